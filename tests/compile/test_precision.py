@@ -17,7 +17,7 @@ LOW = ("float16", "bfloat16")
 
 
 def has(engine: Any, dtype: str) -> bool:
-    return dtype in engine.capabilities
+    return dtype not in engine.missing_dtypes
 
 
 @pytest.mark.parametrize("dtype", LOW)

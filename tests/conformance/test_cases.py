@@ -138,7 +138,7 @@ def mark(request: pytest.FixtureRequest, case: Case, engine: Any, *aspects: str)
 
 
 def skip_dtype(engine: Any, dtype: str) -> bool:
-    return dtype in ("float16", "bfloat16") and dtype not in engine.capabilities
+    return dtype in engine.missing_dtypes
 
 
 def lacks(case: Case, engine: Any) -> frozenset[str]:

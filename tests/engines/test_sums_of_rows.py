@@ -22,7 +22,7 @@ def added(rows: np.ndarray, ids: np.ndarray, size: int) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32"])
 @pytest.mark.parametrize(("count", "width", "size"), SHAPES)
 def test_the_gradient_of_gather(engine: Any, count: int, width: int, size: int, dtype: str) -> None:
-    if dtype in ("float16", "bfloat16") and dtype not in engine.capabilities:
+    if dtype in engine.missing_dtypes:
         return
     ids = RNG.integers(-size, size, count)
     rows = np.round(RNG.normal(size=(count, width)) * 4) / 4

@@ -33,7 +33,7 @@ _DRAWN = [name for name, (weight, _) in ENTRIES.items() for _ in range(weight)]
 
 def dtypes_of(engine: Any) -> set[str]:
     """The dtypes with which an engine computes."""
-    lacking = {d for d in ("float16", "bfloat16") if d not in engine.capabilities}
+    lacking = set(engine.missing_dtypes)
     if "unsigned" not in engine.capabilities:
         lacking.update(set(UNSIGNED) - {"uint8"})
     return set(DTYPES - lacking)

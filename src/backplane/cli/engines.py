@@ -18,7 +18,7 @@ import click
 from backplane import _keras_json as keras_json
 from backplane import config, engines
 from backplane.cli import output
-from backplane.core.spec import DTYPES, FLOATS
+from backplane.core.spec import DTYPES
 from backplane.known_engines import ENGINES
 from backplane.project import ADDRESS
 
@@ -137,8 +137,7 @@ print(json.dumps(loaded(sys.argv[1])))
 def loaded(name: str) -> dict[str, list[str]]:
     """Load an engine: its devices, and the dtypes that it computes in."""
     engine = engines.get(name)
-    missing = {half for half in FLOATS[:2] if half not in engine.capabilities}
-    return {"devices": engine.devices(), "dtypes": sorted(DTYPES - missing)}
+    return {"devices": engine.devices(), "dtypes": sorted(DTYPES - engine.missing_dtypes)}
 
 
 @click.command("show-versions")

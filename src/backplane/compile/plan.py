@@ -141,7 +141,7 @@ class Plan:
     ) -> Planned:
         """The graph as the policy changes it."""
         dtype = self.policy.precision
-        if dtype is not None and dtype not in self.engine.capabilities:
+        if dtype in self.engine.missing_dtypes:
             raise NotImplementedError(
                 f"K.function {self.name!r}: the engine {self.engine.name!r} has no {dtype}, which "
                 "is asked for as the precision"

@@ -59,13 +59,12 @@ class Engine:
     hashable: ClassVar[tuple[str, ...]] = ()
     """The results of `signature` for all types."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
-    `bfloat16`, `unsigned` (arithmetic of uint16 … uint64), `eager` (lowerings run on values at
-    once), `out` (values are NumPy arrays, and lowerings write to an array that they are given),
-    `blocks` (large arrays are computed in blocks, by the functions of `Engine.blocks`), `steps`
-    (loops run in Python, by `Engine.steps`, over lowerings that take `out`), `static` (a program is
-    compiled anew for each set of input shapes), `sparse`, `tape` (the library differentiates
-    through eager calls), `once` (a computation that runs once need not be compiled as a whole),
+    """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `unsigned`
+    (arithmetic of uint16 … uint64), `eager` (lowerings run on values at once), `out` (values are
+    NumPy arrays, and lowerings write to an array that they are given), `blocks` (large arrays are
+    computed in blocks, by the functions of `Engine.blocks`), `steps` (loops run in Python, by
+    `Engine.steps`, over lowerings that take `out`), `static` (a program is compiled anew for each
+    set of input shapes), `once` (a computation that runs once need not be compiled as a whole),
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
     they cost nothing), `lazy` (a program builds a graph of the library, which chooses the order),

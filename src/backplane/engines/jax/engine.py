@@ -39,10 +39,9 @@ class JaxEngine(Engine):
     writes_over = True
     library = "jax"
     shortage = "RESOURCE_EXHAUSTED"
-    capabilities = frozenset((
-        "host_shapes", "float16", "bfloat16", "unsigned", "eager", "static", "tape", "fuses",
-        "unchecked", "mesh",
-    ))  # fmt: skip
+    capabilities = frozenset(
+        {"host_shapes", "unsigned", "eager", "static", "fuses", "unchecked", "mesh"}
+    )
 
     _idle: Any = None
     """A state of JAX in which nothing was traced."""

@@ -40,10 +40,7 @@ class MLXEngine(Engine):
     library = "mlx"
     native_types = (mx.array,)
     hashable = ("{x}.shape", "{x}.dtype")
-    capabilities = frozenset(
-        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked", "lazy")
-    )
-
+    capabilities = frozenset({"host_shapes", "unsigned", "eager", "unchecked", "lazy"})
     names_dtypes = False
     shortage = "allocate"
     largest_size = 2**31 - 1

@@ -44,9 +44,7 @@ class NumPyEngine(TakesFunctions, ArrayEngine):
     library = "numpy"
     native_types = (np.ndarray, np.generic)
     hashable = ("{x}.shape", "{x}.dtype")
-    capabilities = frozenset(
-        {"host_shapes", "float16", "bfloat16", "unsigned", "eager", "out", "blocks", "steps"}
-    )
+    capabilities = frozenset({"host_shapes", "unsigned", "eager", "out", "blocks", "steps"})
     around = SILENCE
 
     def __init__(self) -> None:

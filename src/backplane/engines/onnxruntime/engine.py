@@ -70,7 +70,7 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     name = "cntk"
     library = "onnxruntime"
     native_types = (ort.OrtValue,)
-    capabilities = frozenset({"float16", "unsigned", "freezes"})
+    capabilities = frozenset({"unsigned", "freezes"})
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
     shortage = "(?<!pre-)[Aa]llocat"

@@ -33,7 +33,7 @@ class PyTensorEngine(ArrayEngine):
 
     name = "theano"
     library = "pytensor"
-    capabilities = frozenset({"float16", "unsigned", "steps"})
+    capabilities = frozenset({"unsigned", "steps"})
     missing_dtypes = frozenset({"bfloat16"})
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ class TensorFlow(Engine):
     library = "tensorflow"
     native_types = (tf.Tensor, tf.Variable)
     writes_over = True
-    capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape", "once"})
+    capabilities = frozenset({"unsigned", "eager", "once"})
     index_errors = (tf.errors.InvalidArgumentError,)
     shortage = "OOM|allocate"
     largest_size = 2**31 - 1

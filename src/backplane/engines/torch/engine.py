@@ -41,9 +41,9 @@ class TorchEngine(Engine):
     index_errors = (IndexError, RuntimeError)
     shortage = "allocate memory|out of memory"
     writes_over = True
-    capabilities = frozenset(
-        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps", "mesh")
-    ) | (frozenset() if devices.ACCELERATED else {"blocks"})
+    capabilities = frozenset({"host_shapes", "unsigned", "eager", "steps", "mesh"}) | (
+        frozenset() if devices.ACCELERATED else {"blocks"}
+    )
     # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
     # takes no negative strides.
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
