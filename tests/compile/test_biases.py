@@ -7,7 +7,7 @@ import pytest
 
 from backplane import backend as K
 from backplane import engines
-from backplane.compile.passes.peephole import add_biases
+from backplane.compile.passes.peephole import peephole_lowered
 from backplane.core.graph import toposort
 from core.evaluate import leaf
 
@@ -25,7 +25,7 @@ def fused():
 
 
 def names(outputs, engine):
-    return [n.op.name for n in toposort(add_biases(outputs, engine)) if n.op is not None]
+    return [n.op.name for n in toposort(peephole_lowered(outputs, engine)) if n.op is not None]
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (1, 4), (2, 4), (2, 1)])

@@ -99,7 +99,7 @@ def test_values_are_those_of_what_was_written(engine: Any, form: Form, rows: int
     shapes = [(rows, 2, 3, 8), *[(8,)] * 4]
     data = [RNG.uniform(0.5, 2, shape).astype("float32") for shape in shapes]
     found = K.function(given, [form(*given)])(data)[0]
-    with passes.without("join_normalizations"):
+    with passes.without("join_groups"):
         wanted = K.function(given, [form(*given)])(data)[0]
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
@@ -113,7 +113,7 @@ def test_behind_a_convolution_and_before_a_rectifier(engine: Any) -> None:
     data = [RNG.normal(size=shape).astype("float32") for shape in shapes]
     data[3] = np.abs(data[3])
     found = K.function([x, kernel, *given], [y])(data)[0]
-    with passes.without("join_normalizations"):
+    with passes.without("join_groups"):
         wanted = K.function([x, kernel, *given], [y])(data)[0]
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5 * np.abs(wanted).max())
 
@@ -129,7 +129,7 @@ def test_infinities_and_nan_stay_what_they_are(engine: Any) -> None:
         if place:
             data[place] = odd
         found = K.function(given, [y])(data)[0]
-        with passes.without("join_normalizations"):
+        with passes.without("join_groups"):
             wanted = K.function(given, [y])(data)[0]
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
@@ -175,7 +175,7 @@ def test_gradients_are_those_of_what_was_written(engine: Any) -> None:
     outputs = [y, *K.gradients(K.sum(K.square(y)), given)]
     data = [RNG.uniform(0.5, 2, (5, 8) if i == 0 else (8,)) for i in range(5)]
     found = K.function(given, outputs)(data)
-    with passes.without("join_normalizations"):
+    with passes.without("join_groups"):
         wanted = K.function(given, outputs)(data)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
-from backplane.compile.passes.peephole import join_slices
+from backplane.compile.passes.peephole import peephole_lowered
 from backplane.core.graph import toposort
 from backplane.ops.indexing import slice as take_slice
 from backplane.ops.indexing import split
@@ -32,7 +32,7 @@ def joining() -> Any:
 
 def counted(outputs: list[Any], engine: Any) -> tuple[int, int]:
     """How many splits and slices a program of the engine has."""
-    ops = [node.op for node in toposort(join_slices(outputs, engine))]
+    ops = [node.op for node in toposort(peephole_lowered(outputs, engine))]
     return ops.count(split), ops.count(take_slice)
 
 
@@ -76,7 +76,7 @@ def test_values_are_those_of_slices(engine: Any, form: Callable[..., Any], rows:
     x = K.placeholder((None, 6))
     given = RNG.normal(size=(rows, 6))
     found = K.function([x], form(x))([given])
-    with passes.without("join_slices"):
+    with passes.without("peephole"):
         wanted = K.function([x], form(x))([given])
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(got, want)
@@ -105,7 +105,7 @@ def test_the_gates_of_a_loop_and_their_gradients(engine: Any) -> None:
 
     data = RNG.normal(size=(3, 5, 6))
     found = numbers()
-    with passes.without("join_slices"):
+    with passes.without("peephole"):
         wanted = numbers()
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

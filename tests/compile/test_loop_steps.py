@@ -186,7 +186,7 @@ def test_no_step_of_an_lstm_copies_or_cuts(engine, monkeypatch):
     start = K.sum(K.zeros_like(x), axis=1)
     last = K.rnn(step, x, [start, start])[0]
     f = K.function([x], [last, *K.gradients(K.sum(last * last), [w, u])])
-    with passes.without("join_gradients"):  # PyTorch has kernels for both loops.
+    with passes.without("join_loops"):  # PyTorch has kernels for both loops.
         f([RNG.normal(size=(2, 7, 4))])
     steps = [source for source in sources if "def later" in source]
     if "steps" not in engine.capabilities:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.passes.peephole import add_rows
+from backplane.compile.fuse.rows import add_rows
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import toposort
 from backplane.ops.updates import rows_add

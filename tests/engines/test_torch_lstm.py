@@ -61,7 +61,7 @@ def check_training(name: str, loss: Callable[..., Any], **options: Any) -> None:
     assert "lstm_saving(" in text
     assert "lstm_grad(" in text
     assert "scan(" not in text
-    with passes.without("join_gradients"):
+    with passes.without("join_loops"):
         wanted, text = trained(STEPS[name](), loss, **options)
     assert "lstm_grad(" not in text
     assert len(found) == len(wanted) > 4
@@ -83,7 +83,7 @@ def test_gradients_of_few_steps(shape: Any) -> None:
 def test_states_of_fewer_samples_are_the_same_error() -> None:
     """The kernels would read beyond the states."""
     message = r"K\.rnn: state 0 has shape \(1, 3\) .* but a step makes it shape \(5, 3\)"
-    for off in ([], ["join_gradients"]):
+    for off in ([], ["join_loops"]):
         with passes.without(*off), pytest.raises(ValueError, match=message):
             trained(together(), LOSSES["all"], samples=1)
 
@@ -109,7 +109,7 @@ def test_two_layers_and_two_losses() -> None:
 
     found, text = run()
     assert (text.count("lstm_saving("), text.count("lstm_grad(")) == (2, 4)
-    with passes.without("join_gradients"):
+    with passes.without("join_loops"):
         wanted, _ = run()
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -118,7 +118,7 @@ def test_two_layers_and_two_losses() -> None:
 def test_what_needs_the_steps_keeps_the_loops() -> None:
     (found, text), loss = trained(together(), LOSSES["all"], second=True), LOSSES["all"]
     assert "lstm_grad(" not in text
-    with passes.without("join_gradients"):
+    with passes.without("join_loops"):
         wanted, _ = trained(together(), loss, second=True)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

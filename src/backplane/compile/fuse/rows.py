@@ -17,15 +17,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from backplane.compile.fuse.algebra import Algebra, Call, atom, plus
+from backplane.compile.fuse.algebra import (
+    Algebra,
+    Call,
+    Sum,
+    atom,
+    number_of,
+    plus,
+    scales,
+    times,
+)
+from backplane.compile.fuse.numbers import tensor_of
+from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.unify import ONCE, by_tensors
 from backplane.core.context import changed
-from backplane.core.graph import Tensor, rebuild, toposort
+from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.shapes import product
 from backplane.core.spec import is_float
-from backplane.ops.elementwise import add, cast
+from backplane.engines.base import Engine
+from backplane.ops.elementwise import add, cast, mul, sub
 from backplane.ops.indexing import gather, scatter_add
 from backplane.ops.shaping import concat, expand_dims, reshape, zeros_like
-from backplane.ops.updates import merged_rows
+from backplane.ops.updates import merged_rows, rows_add
 
 LARGE = 1 << 15
 """Elements of a table from which on its rows are worth it."""
@@ -171,3 +184,51 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     if len({x.spec.dtype for x in parts}) > 1:
         parts = [cast(x, dtype="int64") for x in parts]
     return concat(*parts, axis=0)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, with `rows_add` in the place of a sum of a tensor and a multiple of the gradient
+    of lookups in its rows, which is zero everywhere else, unless somebody else reads the gradient.
+    """
+    if rows_add.name not in engine.table:
+        return list(outputs)
+    uses = uses_of(outputs)
+
+    def added(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is not add and node.op is not sub:
+            return None
+        for i in (1, 0) if node.op is add else (1,):
+            x, term = inputs[1 - i], inputs[i]
+            fits = is_float(node.spec.dtype) and x.spec == node.spec and not lookups(x, node)
+            factor, gradient = _multiple(term) if fits else (ONCE, node)
+            rows = lookups(gradient, node) if fits else []
+            if rows and uses[node.inputs[i]] == 1:
+                sign = 1.0 if node.op is add else -1.0
+                return _rows_added(x, times(factor, number_of(sign)), rows)
+        return None
+
+    return rewrite(outputs, added)
+
+
+def _multiple(t: Tensor) -> tuple[Sum, Tensor]:
+    """The number and the tensor whose product `t` is."""
+    form = by_tensors(Algebra(opens=scales)(t))
+    if len(form) == 1:
+        ((product, factor),) = form.items()
+        if len(product) == 1:
+            ((x, exponent),) = product
+            if isinstance(x, Tensor) and exponent == 1:
+                return factor, x
+    return ONCE, t
+
+
+def _rows_added(x: Tensor, factor: Sum, gradients: Sequence[Tensor]) -> Tensor:
+    dtype = x.spec.dtype
+    number = cast(tensor_of(factor, dtype), dtype=dtype)
+    for gradient in gradients:
+        g, indices = gradient.inputs
+        x = rows_add(x, mul(number, g), indices)
+    return x

@@ -15,21 +15,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from backplane.compile.fuse.groups import groups_in
+from backplane.compile.fuse.rows import add_rows
 from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.hold import COMPARISONS, hold
-from backplane.compile.passes.join_gradients import join_gradients
 from backplane.compile.passes.join_groups import join_groups, join_normalizations
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
-from backplane.compile.passes.paddings import pad_in_kernels
-from backplane.compile.passes.peephole import (
-    add_biases,
-    add_rows,
-    join_slices,
-    mask_maxima,
-)
+from backplane.compile.passes.peephole import peephole, peephole_lowered
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, rebuild, rewrite, substitute, toposort
@@ -39,9 +33,8 @@ from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.autodiff import Group
 from backplane.ops.control import scan_
-from backplane.ops.elementwise import add, erf, pow, sigmoid, sqrt, tanh
+from backplane.ops.elementwise import erf, pow, sigmoid, sqrt, tanh
 from backplane.ops.indexing import pad, scatter_add
-from backplane.ops.indexing import slice as take_slice
 from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
@@ -81,6 +74,9 @@ class Pass(NamedTuple):
     """For which programs it pays."""
     optional: bool = True
     """Whether it can be switched off."""
+    lowered: Callable[[Outputs, Job], list[Tensor]] | None = None
+    """Its part for the graph in the primitives of the engine. These run after all others, also in
+    the order of the list."""
 
 
 USUAL_ROWS = 32
@@ -103,6 +99,11 @@ def _joining(outputs: Outputs, job: Job) -> Joining:
     return Joining(pays, before=partial(_few_rows, early))
 
 
+def _kept_to_rows(outputs: Outputs, job: Job) -> Outputs:
+    fits = job.news and job.engine.mesh is None
+    return keep_to_rows(outputs, job.news, job.state, job.engine) if fits else outputs
+
+
 def _of_gradient(t: Tensor) -> bool:
     return t.where is not None and t.where.gradient
 
@@ -122,17 +123,25 @@ PASSES = (
         gain="training programs have 8 to 15 % fewer nodes; where all batches that are fed have one"
         " size, a training step of a masked LSTM and GRU that drop states takes 0.67 of the time on"
         " TensorFlow, 0.69 on PyTorch, 0.77 on ONNX Runtime, 0.82 on NumPy, 0.83 on PyTensor and"
-        " 0.98 on JAX",
+        " 0.98 on JAX; decompositions may be written plainly",
+        lowered=lambda outputs, job: simplify(outputs, keep_stops=job.keep_stops, lowered=True),
     ),
     Pass(
         "join_groups",
         lambda outputs, job: join_groups(outputs),
         purpose="let one kernel compute what is written as several operations: GELU, SiLU,"
-        " normalization",
+        " normalization, also by moments that are given",
         gain="a training step of a GPT of width 128 takes 0.67 of the time on PyTorch and 0.81 on"
         " NumPy, together with plain products in the gradients of quotients; of convolutions with"
-        " group normalization and SiLU, 16 × 16 × 64, 0.84 on PyTorch",
+        " group normalization and SiLU, 16 × 16 × 64, 0.84 on PyTorch. On TensorFlow, whose"
+        " optimizer joins normalization by given moments with the convolution before it, a"
+        " prediction takes 0.80 of the time for MobileNetV2, 0.86 for a CTC recognizer, 0.94 for"
+        " DenseNet-121, 0.97 for ResNet-50 and 1.01 for DCGAN; PyTorch's `batch_norm` takes 0.85 to"
+        " 1.2 of the time of what it would replace, and is not used",
         holds=frozenset([erf, pow, sigmoid, sqrt, tanh]),
+        lowered=lambda outputs, job: (
+            list(outputs) if job.keep_stops else join_normalizations(outputs, job.engine)
+        ),
     ),
     Pass(
         "write_out",
@@ -144,13 +153,18 @@ PASSES = (
         optional=False,
     ),
     Pass(
-        "join_gradients",
-        lambda outputs, job: join_gradients(outputs, job.engine),
-        purpose="let two kernels compute the loop of an LSTM and the loop of its gradient",
+        "join_loops",
+        lambda outputs, job: join_loops(outputs, job.engine, training=not job.loops),
+        purpose="let kernels compute the loop of an LSTM or a GRU whose gates nobody reads, or the"
+        " loop of an LSTM and that of its gradient",
         gain="a training step of an LSTM of 8 to 128 units takes 0.2 to 0.8 of the time on PyTorch,"
-        " and of 256 units, with 64 samples, as long as without",
+        " and of 256 units, with 64 samples, as long as without. Without gradients, an LSTM of 8 to"
+        " 128 units takes 0.5 to 0.85 of the time on PyTorch; predictions of a CTC recognizer and"
+        " of a translator 0.70 and 0.89 on ONNX Runtime; a GRU of 32, 128 and 256 units 0.5, 0.8"
+        " and 0.95 there, and of 32 and 128 units 0.86 and 0.96 on PyTorch, if it resets after the"
+        " product",
         holds=frozenset([scan_]),
-        when=lambda job: not (job.keep_stops or job.loops) and job.engine.mesh is None,
+        when=lambda job: not job.keep_stops and job.engine.mesh is None,
     ),
     Pass(
         "hold",
@@ -170,43 +184,27 @@ PASSES = (
         holds=frozenset([scan_]),
     ),
     Pass(
-        "join_loops",
-        lambda outputs, job: join_loops(outputs, job.engine),
-        purpose="let one kernel compute the loop of an LSTM or a GRU, if nobody reads its gates",
-        gain="without gradients, an LSTM of 8 to 128 units takes 0.5 to 0.85 of the time on"
-        " PyTorch; predictions of a CTC recognizer and of a translator 0.70 and 0.89 on ONNX"
-        " Runtime; a GRU of 32, 128 and 256 units 0.5, 0.8 and 0.95 there, and of 32 and 128 units"
-        " 0.86 and 0.96 on PyTorch, if it resets after the product",
-        holds=frozenset([scan_]),
-        when=lambda job: not job.keep_stops and job.engine.mesh is None,
-    ),
-    Pass(
         "hoist",
-        lambda outputs, job: hoist(outputs, _joining(outputs, job)),
+        lambda outputs, job: prune(hoist(outputs, _joining(outputs, job))),
         purpose="do once before or after a loop what all its steps can do together",
         gain="a training step of an LSTM takes 0.67 to 0.94 of the time, on JAX 0.76 to 1.0; on JAX"
         " predictions keep products of inputs in loops, which takes 0.3 to 0.8 for an LSTM; that"
-        " gradients of all gates are stacked as one takes 0.74 to 1.13 for a GRU",
+        " gradients of all gates are stacked as one takes 0.74 to 1.13 for a GRU; a loop with"
+        " nothing left to do (`foldl` of a sum) disappears",
         holds=frozenset([scan_]),
     ),
     Pass(
-        "prune",
-        lambda outputs, job: prune(outputs),
-        purpose="drop what loops computed for work that has moved out of them",
-        gain="4 of the 6 are left; a loop with nothing left to do (`foldl` of a sum) disappears",
-        holds=frozenset([scan_]),
-    ),
-    Pass(
-        "table_rows",
-        lambda outputs, job: keep_to_rows(outputs, job.news, job.state, job.engine),
+        "rows",
+        lambda outputs, job: add_rows(_kept_to_rows(outputs, job), job.engine),
         purpose="compute the step of an optimizer for the rows of a table that a batch reads, where"
-        " its normal form shows that others stay as they are, as Adagrad's does",
+        " its normal form shows that others stay as they are, as plain descent and Adagrad do",
         gain="Adagrad on 2.6 million rows of 16, of which a batch reads 6,656, takes 2.6 ms instead"
         " of 364 on PyTensor, 2.9 instead of more than 200 on PyTorch, 3.2 instead of 558 on NumPy,"
         " 2.8 instead of 525 on JAX, 3.5 instead of 464 on TensorFlow, 18 instead of 538 on ONNX"
-        " Runtime, and 649 instead of 1,308 on MLX",
+        " Runtime, and 649 instead of 1,308 on MLX; descent on a million rows of 32, of which it"
+        " reads 256, 0.4 ms instead of 97 on JAX, 23 instead of 51 on TensorFlow, and 88 instead of"
+        " 103 on MLX",
         holds=frozenset([scatter_add]),
-        when=lambda job: bool(job.news) and job.engine.mesh is None,
     ),
     Pass(
         "optimizer_steps",
@@ -221,29 +219,19 @@ PASSES = (
         when=lambda job: bool(job.state),
     ),
     Pass(
-        "rows",
-        lambda outputs, job: add_rows(outputs, job.engine),
-        purpose="add to the rows of a table that a batch reads, and not zeros to the others",
-        gain="descent on a table of a million rows of 32, of which a batch reads 256, takes 0.4 ms"
-        " instead of 97 on JAX, 23 instead of 51 on TensorFlow, and 88 instead of 103 on MLX",
-        holds=frozenset([scatter_add]),
-    ),
-    Pass(
-        "mask_maxima",
-        lambda outputs, job: mask_maxima(outputs),
-        purpose="apply the mask of a relu under a max-pooling to the maxima",
-        gain="a training step of a CNN takes 0.93 of the time on NumPy and ONNX Runtime; compilers"
-        " that fuse lose a third of the memory by it",
-        holds=frozenset([max_pool_grad]),
-        when=lambda job: "fuses" not in job.engine.capabilities,
-    ),
-    Pass(
-        "paddings",
-        lambda outputs, job: pad_in_kernels(outputs),
-        purpose="let the kernel of a convolution make the border of zeros around an image",
-        gain="MobileNetV2 takes 0.96 of the time for a training step on PyTorch and ONNX Runtime,"
-        " and 0.85 and 0.95 for a prediction; NumPy pads either way",
-        holds=frozenset([pad]),
+        "peephole",
+        lambda outputs, job: peephole(outputs, job.engine),
+        purpose="let kernels do what stands beside them: make the border of zeros around an image,"
+        " add a bias, take all parts of a tensor such as gates, mask the maxima of a pooling",
+        gain="borders: MobileNetV2 takes 0.96 of the time for a training step on PyTorch and ONNX"
+        " Runtime, and 0.85 and 0.95 for a prediction; NumPy pads either way. Biases: one pass over"
+        " memory less. Parts: on TensorFlow, where each slice along such an axis copies, the"
+        " prediction of a CTC recognizer takes 0.94 of the time, that of bidirectional layers 0.98"
+        " and that of a ConvLSTM 0.99; their training steps take 0.98, 0.98 and 0.97. Maxima: a"
+        " training step of a CNN takes 0.93 of the time on NumPy and ONNX Runtime; compilers that"
+        " fuse lose a third of the memory by it, and go without",
+        holds=frozenset([max_pool_grad, pad]),
+        lowered=lambda outputs, job: peephole_lowered(outputs, job.engine),
     ),
     Pass(
         "lower",
@@ -251,39 +239,6 @@ PASSES = (
         purpose="write the graph in the primitives that the engine has",
         gain="an engine need not have all of them",
         optional=False,
-    ),
-    Pass(
-        "simplify",
-        lambda outputs, job: simplify(outputs, keep_stops=job.keep_stops, lowered=True),
-        purpose="the same for what decompositions have brought",
-        gain="decompositions may be written plainly",
-    ),
-    Pass(
-        "join_normalizations",
-        lambda outputs, job: join_normalizations(outputs, job.engine),
-        purpose="let one kernel normalize by moments that are given, as in a prediction",
-        gain="on TensorFlow, whose optimizer joins that kernel with the convolution before it, a"
-        " prediction takes 0.80 of the time for MobileNetV2, 0.86 for a CTC recognizer, 0.94 for"
-        " DenseNet-121, 0.97 for ResNet-50 and 1.01 for DCGAN; PyTorch's `batch_norm` takes 0.85 to"
-        " 1.2 of the time of what it would replace, and is not used",
-        holds=frozenset([sqrt, pow]),
-        when=lambda job: not job.keep_stops,
-    ),
-    Pass(
-        "join_slices",
-        lambda outputs, job: join_slices(outputs, job.engine),
-        purpose="take all parts of a tensor by one kernel, such as the gates of an LSTM",
-        gain="on TensorFlow, where each slice along such an axis copies, the prediction of a CTC"
-        " recognizer takes 0.94 of the time, that of bidirectional layers 0.98 and that of a"
-        " ConvLSTM 0.99; their training steps take 0.98, 0.98 and 0.97",
-        holds=frozenset([take_slice]),
-    ),
-    Pass(
-        "biases",
-        lambda outputs, job: add_biases(outputs, job.engine),
-        purpose="let the kernel of a convolution or a product add the bias",
-        gain="one pass over memory less",
-        holds=frozenset([add]),
     ),
     Pass(
         "compressed_rows",
@@ -377,14 +332,18 @@ def optimized(outputs: Outputs, job: Job) -> Optimized:
         outputs = substitute(outputs, job.replace)
     known: list[Tensor] = []
     present: set[Primitive[Any] | None] = set()
-    for row in PASSES:
+    rows = [row for row in PASSES if row.when(job)]
+    for row in rows:
         fits = not (row.holds and present.isdisjoint(row.holds))
-        run = row.run if row.name not in off and fits and row.when(job) else None
+        run = row.run if row.name not in off and fits else None
         if run is not None:
             outputs = run(outputs, job)
-        if not known or (run is not None and row.name in ("write_out", "lower")):
+        if not known or (run is not None and row.name == "write_out"):
             known = known or list(outputs)
             present = {node.op for node in toposort(outputs)}
+    for row in rows:
+        if row.lowered is not None and row.name not in off:
+            outputs = row.lowered(outputs, job)
     return Optimized(known, _one_per_result(outputs))
 
 

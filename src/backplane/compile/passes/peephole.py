@@ -1,63 +1,102 @@
-"""Replaces small patterns of a few nodes by fewer or smaller nodes that compute the same."""
+"""Replaces a few neighbouring nodes by fewer or smaller ones that compute the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import builtins
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from backplane.compile.fuse.algebra import Algebra, Sum, number_of, scales, times
-from backplane.compile.fuse.numbers import tensor_of
 from backplane.compile.fuse.readers import uses_of
-from backplane.compile.fuse.rows import lookups
-from backplane.compile.fuse.unify import ONCE, by_tensors
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
 from backplane.core.sizes import same_shape
-from backplane.core.spec import is_float
 from backplane.engines.base import Engine
-from backplane.ops.convolution import conv, conv_bias
-from backplane.ops.elementwise import add, cast, mul, relu_grad, sub
-from backplane.ops.indexing import ALL, Sizes, Slices, slice_grad, split
-from backplane.ops.indexing import slice as take_slice
+from backplane.ops.convolution import conv, conv_bias, conv_input_grad, conv_kernel_grad
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import add, relu_grad
+from backplane.ops.indexing import ALL, Sizes, Slices, pad, slice, slice_grad, split
 from backplane.ops.linear import matmul, matmul_add
 from backplane.ops.pooling import max_pool_grad
 from backplane.ops.shaping import concat, reshape
-from backplane.ops.updates import rows_add
 
-# --- biases ---------------------------------------------------------------------------------------
+Operands = tuple[Tensor, ...]
+Uses = Counter[Tensor]
+Rule = Callable[[Tensor, Operands, Uses], Tensor | None]
+"""What takes the place of a node, from its new operands and the number of times that each of the
+old tensors is read. None if the node stays."""
 
 
-def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, lowered for `engine`, with one node in place of two: for a convolution and its
-    bias, and for a matrix product and what is added to it, unless somebody else reads the product.
+def peephole(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, in which kernels of convolutions make the borders of zeros around images, and the
+    gradient of a relu under a max-pooling is masked before it is spread.
     """
-    kernels = {x: both for x, both in WITH_BIAS.items() if both.name in engine.table}
-    if not any(node.op in kernels for node in toposort(outputs)):
+    present = {node.op for node in toposort(outputs)}
+    rules: dict[Any, Rule] = {}
+    if pad in present:
+        rules = {conv: _padding, conv_kernel_grad: _padding, dim: _of_padded, slice: _cutting}
+    if max_pool_grad in present and "fuses" not in engine.capabilities:
+        rules[relu_grad] = _masked
+    return _replaced(outputs, rules)
+
+
+def peephole_lowered(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, lowered for `engine`, in which one kernel multiplies, or convolves, and adds, and
+    one kernel takes all parts of a tensor.
+    """
+    present = {node.op for node in toposort(outputs)}
+    rules: dict[Any, Rule] = {}
+    if split.name in engine.table and slice in present:
+        rules[slice] = _Parts(outputs)
+    both = {x: y for x, y in WITH_BIAS.items() if x in present and y.name in engine.table}
+    if both:
+        rules[add] = partial(_biased, both)
+    return _replaced(outputs, rules, keep_specs=True)
+
+
+def _replaced(
+    outputs: Sequence[Tensor], rules: Mapping[Any, Rule], *, keep_specs: bool = False
+) -> list[Tensor]:
+    if not rules:
         return list(outputs)
     uses = uses_of(outputs)
 
-    def joined(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is not add:
-            return None
-        for i in (0, 1):
-            x, bias = node.inputs[i], node.inputs[1 - i]
-            shaped = _rows_of(x) if uses[x] == 1 else None
-            product = x if shaped is None else shaped
-            if product.op is None or product.op not in kernels or uses[product] > 1:
-                continue
-            whole = product.op is not conv and shaped is None
-            if (_is_added_to_matrix if whole else _is_vector_of_channels)(product, bias):
-                given = inputs[i] if shaped is None else inputs[i].inputs[0]
-                operands, spec = (*given.inputs, inputs[1 - i]), product.spec
-                both = Tensor(kernels[product.op], operands, product.params, spec, node.where)
-                return both if shaped is None else _with_first(inputs[i], both)
-        return None
+    def replaced(node: Tensor, inputs: Operands) -> Tensor | None:
+        rule = rules.get(node.op)
+        return None if rule is None else rule(node, inputs, uses)
 
-    return rewrite(outputs, joined, keep_specs=True)
+    return rewrite(outputs, replaced, keep_specs=keep_specs)
 
+
+# --- biases ---------------------------------------------------------------------------------------
 
 WITH_BIAS: dict[Primitive[Tensor], Primitive[Tensor]] = {conv: conv_bias, matmul: matmul_add}
+
+
+def _biased(
+    kernels: Mapping[Primitive[Tensor], Primitive[Tensor]],
+    node: Tensor,
+    inputs: Operands,
+    uses: Uses,
+) -> Tensor | None:
+    """One node in the place of two: for a convolution and its bias, and for a matrix product and
+    what is added to it, unless somebody else reads the product.
+    """
+    for i in (0, 1):
+        x, bias = node.inputs[i], node.inputs[1 - i]
+        shaped = _rows_of(x) if uses[x] == 1 else None
+        product = x if shaped is None else shaped
+        if product.op is None or product.op not in kernels or uses[product] > 1:
+            continue
+        whole = product.op is not conv and shaped is None
+        if (_is_added_to_matrix if whole else _is_vector_of_channels)(product, bias):
+            given = inputs[i] if shaped is None else inputs[i].inputs[0]
+            operands, spec = (*given.inputs, inputs[1 - i]), product.spec
+            both = Tensor(kernels[product.op], operands, product.params, spec, node.where)
+            return both if shaped is None else _with_first(inputs[i], both)
+    return None
 
 
 def _rows_of(x: Tensor) -> Tensor | None:
@@ -90,78 +129,98 @@ def _is_added_to_matrix(x: Tensor, bias: Tensor) -> bool:
     return same_shape(bias, x) or all(n == 1 or (n is not None and n == m) for n, m in sizes)
 
 
-# --- rows of tables -------------------------------------------------------------------------------
-
-
-def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, with `rows_add` in the place of a sum of a tensor and a multiple of the gradient
-    of lookups in its rows, which is zero everywhere else, unless somebody else reads the gradient.
-    """
-    if rows_add.name not in engine.table:
-        return list(outputs)
-    uses = uses_of(outputs)
-
-    def added(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is not add and node.op is not sub:
-            return None
-        for i in (1, 0) if node.op is add else (1,):
-            x, term = inputs[1 - i], inputs[i]
-            fits = is_float(node.spec.dtype) and x.spec == node.spec and not lookups(x, node)
-            factor, gradient = _multiple(term) if fits else (ONCE, node)
-            rows = lookups(gradient, node) if fits else []
-            if rows and uses[node.inputs[i]] == 1:
-                sign = 1.0 if node.op is add else -1.0
-                return _rows_added(x, times(factor, number_of(sign)), rows)
-        return None
-
-    return rewrite(outputs, added)
-
-
-def _multiple(t: Tensor) -> tuple[Sum, Tensor]:
-    """The number and the tensor whose product `t` is."""
-    form = by_tensors(Algebra(opens=scales)(t))
-    if len(form) == 1:
-        ((product, factor),) = form.items()
-        if len(product) == 1:
-            ((x, exponent),) = product
-            if isinstance(x, Tensor) and exponent == 1:
-                return factor, x
-    return ONCE, t
-
-
-def _rows_added(x: Tensor, factor: Sum, gradients: Sequence[Tensor]) -> Tensor:
-    dtype = x.spec.dtype
-    number = cast(tensor_of(factor, dtype), dtype=dtype)
-    for gradient in gradients:
-        g, indices = gradient.inputs
-        x = rows_add(x, mul(number, g), indices)
-    return x
-
-
 # --- masks of poolings ----------------------------------------------------------------------------
 
 
-def mask_maxima(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """`outputs`, with `relu_grad(max_pool_grad(g, x, y), x)` as `max_pool_grad(relu_grad(g, y), x,
-    y)`, unless somebody else reads the inner node.
+def _masked(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
+    """`max_pool_grad(relu_grad(g, y), x, y)` for `relu_grad(max_pool_grad(g, x, y), x)`, unless
+    somebody else reads the inner node.
 
     The gradient of a pooling goes to elements that equal the maximum of their window. So the maxima
     tell whether relu let these elements through, before the gradient is spread. For windows of 2 ×
     2 these are a quarter of the elements, and no mask as large as the pooling's input is needed.
     """
-    uses = uses_of(outputs)
+    g, x = node.inputs
+    if g.op is not max_pool_grad or g.inputs[1] is not x or uses[g] > 1:
+        return None
+    cotangent, x, y, positions = inputs[0].inputs
+    early = Tensor(relu_grad, (cotangent, y), {}, cotangent.spec, node.where)
+    return rebuild(inputs[0], (early, x, y, positions))
 
-    def masked(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is not relu_grad:
-            return None
-        g, x = node.inputs
-        if g.op is not max_pool_grad or g.inputs[1] is not x or uses[g] > 1:
-            return None
-        cotangent, x, y, positions = inputs[0].inputs
-        early = Tensor(node.op, (cotangent, y), {}, cotangent.spec, node.where)
-        return rebuild(inputs[0], (early, x, y, positions))
 
-    return rewrite(outputs, masked)
+# --- borders of images ----------------------------------------------------------------------------
+
+Border = tuple[tuple[int, int], ...]
+
+
+def _padding(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
+    """A convolution, or the gradient of its kernel, that makes the border of zeros itself. The
+    border must be alike at both ends of an axis, and narrower than the window: all libraries'
+    kernels can make that.
+    """
+    window = inputs[1].spec.shape if node.op is conv else node.params["kernel_shape"]
+    border = _border_made(inputs[0])
+    if border is None or not _fits(border, window, node.params):
+        return None
+    operands = (inputs[0].inputs[0], inputs[1])
+    return Tensor(node.op, operands, _padded(node.params, border), node.spec, node.where)
+
+
+def _of_padded(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
+    """A size of the image in the place of the same size of the padded one."""
+    (x,), axis = inputs, node.params["axis"]
+    same = x.op is pad and x.params["padding"][axis] == (0, 0)
+    return rebuild(node, x.inputs) if same else None
+
+
+def _cutting(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
+    """The gradient of an image in the place of a slice of that of the padded one."""
+    whole = inputs[0]
+    if whole.op is not conv_input_grad or uses[node.inputs[0]] > 1:
+        return None
+    border = _border_cut(node, whole)
+    if border is None or not _fits(border, whole.inputs[1].spec.shape, whole.params):
+        return None
+    batch, *_, channels = whole.params["shape"]
+    shape = (batch, *node.spec.shape[1:-1], channels)
+    params = {**_padded(whole.params, border), "shape": shape}
+    return Tensor(conv_input_grad, whole.inputs, params, node.spec, whole.where)
+
+
+def _border_made(x: Tensor) -> Border | None:
+    """The zeros around the spatial axes of `x`, if it is a tensor within them and no more."""
+    if x.op is not pad or x.params["value"] != 0:
+        return None
+    batch, *border, channels = x.params["padding"]
+    return tuple(border) if batch == channels == (0, 0) else None
+
+
+def _border_cut(part: Tensor, whole: Tensor) -> Border | None:
+    """The border that `part`, a slice of `whole`, leaves out at both ends of the spatial axes.
+    Their sizes are known, and it leaves out nothing else.
+    """
+    batch, *spatial, channels = part.params["slices"]
+    sizes = whole.spec.shape[1:-1]
+    if not batch == channels == ALL or any(step != 1 for *_, step in spatial):
+        return None
+    border = []
+    for n, cut in zip(sizes, spatial, strict=True):
+        if n is None:
+            return None
+        start, stop, _ = builtins.slice(*cut).indices(n)
+        border.append((start, n - stop))
+    return tuple(border)
+
+
+def _fits(border: Border, kernel: Sequence[int | None], params: Mapping[str, Any]) -> bool:
+    """Whether a kernel that slides without padding can make the border."""
+    axes = zip(border, kernel[: len(border)], strict=True)
+    alike = all(a == b and size is not None and a < size for (a, b), size in axes)
+    return alike and params["padding"] == "valid"
+
+
+def _padded(params: Mapping[str, Any], border: Border) -> dict[str, Any]:
+    return {**params, "padding": border}
 
 
 # --- sums of gradients of slices ------------------------------------------------------------------
@@ -227,43 +286,42 @@ def _span(shape: Sizes, slices: Slices) -> tuple[int, int, int] | None:
     n, (start, stop, step) = shape[axis], slices[axis]
     if n is None or step != 1:
         return None
-    first, end, _ = slice(start, stop).indices(n)
+    first, end, _ = builtins.slice(start, stop).indices(n)
     return (axis, first, end) if first < end else None
 
 
 # --- slices ---------------------------------------------------------------------------------------
 
 
-def join_slices(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, lowered for `engine`, with one `split` in the place of slices that are all of a
-    tensor along one of its axes. Along the first one, slices share the tensor's memory and stay.
+class _Parts:
+    """One `split` in the place of slices that are all of a tensor along one of its axes. Along the
+    first one, slices share the tensor's memory and stay.
     """
-    if split.name not in engine.table:
-        return list(outputs)
-    spans: dict[tuple[Tensor, int], dict[tuple[int, int], Tensor]] = {}
-    for node in toposort(outputs):
-        if node.op is take_slice:
-            x = node.inputs[0]
-            span = _span(x.spec.shape, node.params["slices"])
-            if span is not None and span[0] > 0:
-                spans.setdefault((x, span[0]), {})[span[1:]] = node
-    places: dict[Tensor, tuple[int, tuple[int, ...], int]] = {}
-    for (x, axis), found in spans.items():
-        order = sorted(found)
-        starts, ends = [a for a, _ in order], [b for _, b in order]
-        if len(order) > 1 and [*starts, x.spec.shape[axis]] == [0, *ends]:
-            sizes = tuple([b - a for a, b in order])
-            places |= {found[span]: (axis, sizes, i) for i, span in enumerate(order)}
-    made: dict[tuple[Tensor, int], list[Tensor]] = {}
 
-    def parted(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node not in places:
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        spans: dict[tuple[Tensor, int], dict[tuple[int, int], Tensor]] = {}
+        for node in toposort(outputs):
+            if node.op is slice:
+                x = node.inputs[0]
+                span = _span(x.spec.shape, node.params["slices"])
+                if span is not None and span[0] > 0:
+                    spans.setdefault((x, span[0]), {})[span[1:]] = node
+        self.places: dict[Tensor, tuple[int, tuple[int, ...], int]] = {}
+        for (x, axis), found in spans.items():
+            order = sorted(found)
+            starts, ends = [a for a, _ in order], [b for _, b in order]
+            if len(order) > 1 and [*starts, x.spec.shape[axis]] == [0, *ends]:
+                sizes = tuple([b - a for a, b in order])
+                places = {found[span]: (axis, sizes, i) for i, span in enumerate(order)}
+                self.places |= places
+        self.made: dict[tuple[Tensor, int], list[Tensor]] = {}
+
+    def __call__(self, node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
+        if node not in self.places:
             return None
-        axis, sizes, i = places[node]
+        axis, sizes, i = self.places[node]
         key = node.inputs[0], axis
-        if key not in made:
+        if key not in self.made:
             with changed(line=node.where):
-                made[key] = split(inputs[0], axis=axis, sizes=sizes)
-        return made[key][i]
-
-    return rewrite(outputs, parted, keep_specs=True) if places else list(outputs)
+                self.made[key] = split(inputs[0], axis=axis, sizes=sizes)
+        return self.made[key][i]
