@@ -31,6 +31,7 @@ from backplane import backend as K
 from backplane import config, engines
 from backplane.core.context import changed
 from devices.placing import on_device
+from watchdog import Watchdog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where functions run, such as gpu:0; cpu:0 takes the code of an accelerator too",
     )
     parser.addoption("--record", default="", help="file to write what passed to, as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):
+        # What hangs in a test has been ended by then.
+        config.pluginmanager.register(Watchdog(1.1 * float(config.getini("faulthandler_timeout"))))
 
 
 @pytest.hookimpl(wrapper=True)

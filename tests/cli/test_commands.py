@@ -10,6 +10,7 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
+import waiting
 from backplane import _keras_json as keras_json
 from backplane import backend, config, engines
 from backplane.cli import main
@@ -39,11 +40,9 @@ def separate(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     """The command in a process of its own; a PYTHONPATH comes before the one that is set."""
     paths = (environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH"))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    return subprocess.run(
+    return waiting.run(
         [sys.executable, "-m", "backplane", *arguments],
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
     )
 
 

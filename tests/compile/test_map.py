@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import subprocess
 import sys
 import threading
 import traceback
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 
@@ -167,7 +167,7 @@ x = K.placeholder((2,))
 results = K.function([x], [x]).map([np.ones(2)] for _ in itertools.count())
 next(results)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+    waiting.run([sys.executable, "-c", script], check=True)
 
 
 def test_the_reader_sees_the_engine_of_the_consumer(engine: Any) -> None:

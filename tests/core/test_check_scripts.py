@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import waiting
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -198,5 +199,5 @@ def test_blank_lines_comments_and_docstrings_are_no_code(tmp_path, capsys):
 
 def test_all_derived_files_are_up_to_date():
     check = [sys.executable, SCRIPTS / "generate.py", "--check"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    done = waiting.run(check)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import waiting
 from backplane import _keras_json as keras_json
 from backplane import config, engines
 from backplane.known_engines import ENGINES
@@ -39,13 +40,9 @@ def only(*names: str):
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return waiting.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
 
 

@@ -3,18 +3,19 @@
 import asyncio
 import contextvars
 import gc
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+import waiting
 from backplane import backend as K
 from backplane.core import context
 from backplane.core.graph import constant
 from backplane.ops.elementwise import neg
 from trust.faults import Injector, Interrupt, raising
+from waiting import LIMIT
 
 
 def meanwhile(surroundings, function):
@@ -104,7 +105,7 @@ def test_identifiers_of_many_threads_are_unique():
     start = threading.Barrier(8)
 
     def many(_):
-        start.wait()
+        start.wait(LIMIT)
         return [K.get_uid("threads") for _ in range(2000)]
 
     with ThreadPoolExecutor(8) as pool:
@@ -150,7 +151,7 @@ assert not gc.get_freeze_count()
 
 
 def test_the_collector_does_not_go_through_a_loaded_library_as_if_it_were_young():
-    subprocess.run([sys.executable, "-c", AFTER_LOADING], check=True, timeout=300)
+    waiting.run([sys.executable, "-c", AFTER_LOADING], check=True)
 
 
 def test_what_somebody_has_frozen_stays_frozen(monkeypatch):

@@ -6,11 +6,11 @@ import inspect
 import os
 import pickle
 import pkgutil
-import subprocess
 import sys
 from pathlib import Path
 
 import backplane.backend as K
+import waiting
 
 HERE = Path(K.__file__).parent
 
@@ -19,12 +19,9 @@ def modules_after(lines: str) -> set[str]:
     """The modules that a new process with K and NumPy has, after some lines."""
     start = "import sys, numpy\nbefore = set(sys.modules)\nfrom backplane import backend as K\n"
     end = "\nprint(*set(sys.modules) - before)"
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-c", start + lines + end],
         env={**os.environ, "KERAS_BACKEND": "numpy"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "Using NumPy backend.\n")
     return {name.removeprefix("backplane.") for name in done.stdout.split()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from interop.environments import locked
 
 TESTS = Path(__file__).parents[1]
@@ -30,9 +30,7 @@ def found_on(
             path = os.pathsep.join([str(TESTS), *sys.path])
             env = {**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": path, **env}
             lines = f"{start}\nfrom devices import checks\nchecks.main({engine!r}, {str(file)!r})"
-            done = subprocess.run(
-                [sys.executable, "-c", lines], env=env, capture_output=True, text=True, check=False
-            )
+            done = waiting.run([sys.executable, "-c", lines], env=env)
             assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane.engines import installed
 from documents.test_pages import LEADING, PAGES
 
@@ -117,9 +117,7 @@ def test_a_fragment(page: str, number: int, tmp_path: Path) -> None:
     before, after = CONTEXTS[page, number]
     env = {**os.environ, "KERAS_BACKEND": engine, "KERAS_HOME": str(tmp_path)}
     text = f"{before}\n{blocks(page)[number]}\n{after}\n"
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=env, cwd=tmp_path, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, "-c", text], env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

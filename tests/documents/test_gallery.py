@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane.cli.notebooks import notebook
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,7 @@ EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 def run(folder, *command):
     env = {**os.environ, "KERAS_BACKEND": "numpy", "KERAS_HOME": str(folder), "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, *command], env=env, cwd=folder, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, *command], env=env, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 

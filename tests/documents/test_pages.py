@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane.engines import installed
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -82,8 +82,6 @@ def run(found, tmp_path):
     assert found, "a page that teaches has a program"
     text = f"print({SEPARATOR!r})\n".join(program for program, _ in found)
     env = {**os.environ, "KERAS_BACKEND": "numpy", "KERAS_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=env, cwd=tmp_path, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, "-c", text], env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(f"{SEPARATOR}\n") == [printed for _, printed in found]

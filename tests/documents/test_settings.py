@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane.known_engines import ENGINES, spelled
 from documents.covering import covers
@@ -74,7 +75,7 @@ def run_python(code: str, home: Path, **environment: str) -> subprocess.Complete
     env = {k: v for k, v in os.environ.items() if k not in ("KERAS_BACKEND", "KERAS_HOME")}
     env |= {"KERAS_HOME": str(home), **environment}
     command = [sys.executable, "-W", "ignore", "-c", code]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return waiting.run(command, env=env)
 
 
 @covers("engine")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane import backend as K
 
 ROOT = Path(__file__).parents[2]
@@ -19,12 +19,10 @@ ROOT = Path(__file__).parents[2]
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     silent = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, **silent},
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr, done.stderr

@@ -2,10 +2,11 @@
 
 import os
 import platform
-import subprocess
 import sys
 
 import pytest
+
+import waiting
 
 PAGES = """
 import resource
@@ -24,9 +25,7 @@ print(*[pages() for _ in range(4)])
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_what_a_program_frees_serves_its_next_run() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", PAGES], env=env, capture_output=True, text=True, check=True
-    )
+    done = waiting.run([sys.executable, "-c", PAGES], env=env, check=True)
     first, *others = map(int, done.stdout.split()[-4:])
     assert first > 4000  # 20 MB are 5,120 pages of 4 KB.
     assert max(others) < 100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 jax = pytest.importorskip("jax")
 
@@ -122,7 +123,7 @@ import backplane.engines.jax
 assert dict(jax.config.values) == before
 assert not {"torch", "tensorflow", "pytensor", "onnxruntime"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    waiting.run([sys.executable, "-c", code], check=True)
 
 
 # --- 64 bits --------------------------------------------------------------------------------------
@@ -331,9 +332,7 @@ def _printed(code: str, environment: dict[str, str]) -> str:
     import os
 
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, check=True, capture_output=True, text=True
-    )
+    done = waiting.run(command, env={**os.environ, **environment}, check=True)
     return done.stdout.strip()
 
 

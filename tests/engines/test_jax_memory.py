@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 jax = pytest.importorskip("jax")
 
@@ -154,7 +155,7 @@ def test_a_thread_reads_while_another_one_trains() -> None:
             step([])
     finally:
         done.set()
-        thread.join()
+        waiting.joined(thread)
     assert found == sorted(found)
     assert first_elements(v, w) == [102, 102]
 
@@ -165,8 +166,7 @@ def test_threads_that_train_the_same_variables_do_not_fail() -> None:
     threads = [threading.Thread(target=lambda: [step([]) for _ in range(20)]) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    waiting.joined(*threads)
     assert len(threads) == 3
     assert np.isfinite(first_elements(v, w)).all()
 
@@ -201,11 +201,9 @@ def test_shortage_of_memory_raises_and_changes_nothing() -> None:
     import os
 
     environment = {**os.environ, "KERAS_BACKEND": "jax"}
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-c", SHORTAGE],
         env=environment,
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout.split() == ["raised"] * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 jax = pytest.importorskip("jax")
 
@@ -93,9 +94,9 @@ def test_another_process_finds_programs_in_the_persistent_cache(tmp_path: Path) 
 
     def run(seed: str) -> list[int]:
         environment["PYTHONHASHSEED"] = seed
-        found = subprocess.run(
+        found = waiting.run(
             [sys.executable, "-c", STEP],
-            env=environment, capture_output=True, text=True, check=True,
+            env=environment, check=True,
         )  # fmt: skip
         return [int(n) for n in found.stdout.split()]
 
@@ -109,12 +110,9 @@ def test_another_process_finds_programs_in_the_persistent_cache(tmp_path: Path) 
 def test_whole_programs_with_all_optimizations() -> None:
     """As users compile them: the other tests tell XLA to compile quickly (`conftest.py`)."""
     thorough = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--engines=jax", PROGRAMS],
         env={**os.environ, **thorough},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout
 

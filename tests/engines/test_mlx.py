@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 mx = pytest.importorskip("mlx.core")
 
@@ -89,7 +90,7 @@ import sys
 import backplane.engines.mlx
 assert not {"jax", "torch", "tensorflow", "pytensor", "onnxruntime"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    waiting.run([sys.executable, "-c", code], check=True)
 
 
 # --- float64 --------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_threads() -> None:
     for _ in range(2):
         thread = threading.Thread(target=run)
         thread.start()
-        thread.join()
+        waiting.joined(thread)
     np.testing.assert_allclose(found[2], 2 * found[0])
     np.testing.assert_allclose(found[1], found[0])
     assert K.get_value(v).tolist() == [3, 3, 3]

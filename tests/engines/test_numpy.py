@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import waiting
 from backplane import backend as K
 from backplane.compile.program import compiled
 from backplane.core.atomic import at_once
@@ -100,7 +100,7 @@ def test_neither_other_engines_nor_generators_are_imported() -> None:
         assert not others & set(sys.modules)
         assert "numpy.random" not in set(sys.modules) - before
         """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    waiting.run([sys.executable, "-c", code], check=True)
 
 
 # --- floating-point errors ------------------------------------------------------------------------
@@ -144,8 +144,7 @@ def test_programs_may_run_inside_each_other_and_in_threads(quiet: Any) -> None:
     threads = [threading.Thread(target=lambda: found.append(outer(np.zeros(2)))) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    waiting.joined(*threads)
     assert len(found) == 4
 
 

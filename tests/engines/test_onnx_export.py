@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.engines.onnxruntime import export, library
@@ -127,14 +127,14 @@ def test_the_example_trains_without_backplane(tmp_path: Path) -> None:
     script = EXAMPLES / "onnx_training_step.py"
     environment = {**os.environ, "KERAS_BACKEND": "cntk"}
     written = [sys.executable, str(script), "write", str(path)]
-    subprocess.run(written, check=True, capture_output=True, env=environment)
+    waiting.run(written, check=True, env=environment)
     code = (
         "import runpy, sys; sys.modules['backplane'] = None; sys.modules['onnx'] = None;"
         f"sys.argv = ['', 'run', {str(path)!r}];"
         f"runpy.run_path({str(script)!r}, run_name='__main__')"
     )
     run = [sys.executable, "-c", code]
-    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    printed = waiting.run(run, check=True).stdout
     last = float(printed.splitlines()[-1].split("loss ")[1].split(",")[0])
     assert last < 0.1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.compile.program import clear_programs
@@ -374,7 +374,7 @@ def test_the_engine_imports_no_other_library_and_says_nothing() -> None:
         "import sys, numpy as np; from backplane import engines; e = engines.get('cntk');"
         "print([m for m in ('jax', 'tensorflow', 'pytensor', 'torch') if m in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = waiting.run([sys.executable, "-c", code], check=True)
     assert found.stdout.strip() == "[]"
     assert found.stderr == ""
 

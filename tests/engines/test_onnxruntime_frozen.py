@@ -12,6 +12,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
@@ -214,8 +215,7 @@ def test_nobody_reads_old_weights_while_others_train() -> None:
             program(f).patience = 0
     finally:
         done.set()
-        for thread in threads:
-            thread.join()
+        waiting.joined(*threads)
     assert not failures
 
 

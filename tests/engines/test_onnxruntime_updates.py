@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
@@ -178,7 +179,7 @@ def test_readers_see_whole_steps() -> None:
     for _ in range(30):
         step([rows])
     done.set()
-    reader.join()
+    waiting.joined(reader)
     assert found
     assert set(found) == {0.0}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 pytensor = pytest.importorskip("pytensor")
 
@@ -56,7 +57,7 @@ def test_importing_it_is_silent_and_imports_no_other_engine() -> None:
         assert not others & set(sys.modules)
         assert "backplane.engines.numpy" not in sys.modules
         """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = waiting.run([sys.executable, "-c", code], check=True)
     assert done.stdout + done.stderr == ""
 
 

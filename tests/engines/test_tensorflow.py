@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
+
 tf = pytest.importorskip("tensorflow")
 
 from backplane import backend as K  # noqa: E402
@@ -124,11 +126,9 @@ def test_unknown_rank_is_an_error_that_says_what_to_do() -> None:
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return waiting.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
         check=True,
     )
 
@@ -141,9 +141,7 @@ def test_import_is_quiet_and_imports_no_other_engine() -> None:
     code = f"""{IMPORT}
 print([n for n in ("jax", "torch", "onnxruntime") if f"backplane.engines.{{n}}" in sys.modules])"""
     without = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    found = subprocess.run(
-        [sys.executable, "-c", code], env=without, capture_output=True, text=True, check=True
-    )
+    found = waiting.run([sys.executable, "-c", code], env=without, check=True)
     assert found.stderr == ""
     assert found.stdout == "[]\n"
 
@@ -504,12 +502,9 @@ def test_it_loads_beside_an_engine_whose_name_keras_3_refuses(configured: str) -
         "import os; print(os.environ['KERAS_BACKEND'])"
     )
     environment = {**os.environ, "KERAS_BACKEND": configured}
-    run = subprocess.run(
+    run = waiting.run(
         [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
         env=environment,
-        check=False,
     )
     assert run.stdout.split("\n")[:2] == ["[2.]", configured], run.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import waiting
 
 torch = pytest.importorskip("torch")
 
@@ -430,7 +431,7 @@ def test_the_engine_imports_no_other_library() -> None:
         "import sys; import backplane.engines as e; e.get('torch');"
         "print([m for m in ('jax', 'tensorflow', 'pytensor', 'onnxruntime') if m in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = waiting.run([sys.executable, "-c", code], check=True)
     assert found.stdout.strip() == "[]"
 
 

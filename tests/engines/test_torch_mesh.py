@@ -3,11 +3,12 @@
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+import waiting
 
 pytest.importorskip("torch")
 
@@ -128,10 +129,10 @@ def test_a_model_of_classic_keras(tmp_path):
     (tmp_path / "train.py").write_text(CLASSIC)
     (tmp_path / "home").mkdir()  # Two processes of classic Keras must not both make it.
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
-    done = subprocess.run(
+    done = waiting.run(
         [python_with(LATEST), "-W", "ignore", *launcher, str(free_port()), tmp_path / "train.py"],
         env={**os.environ, **SETTINGS, "KERAS_BACKEND": "backplane.torch", "KERAS_HOME": "home"},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     alone, spread = json.loads(done.stdout.splitlines()[-1])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import backplane
+import waiting
 from fuzz.search import OUTCOMES, Result
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ def counts(rows: Iterable[Row]) -> Counter[str]:
 def _version() -> str:
     """The version of Backplane, and the last commit of its sources."""
     command = ["git", "log", "-1", "--format=%h", "--", HERE.parents[1] / "src"]
-    commit = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    commit = waiting.run(command, cwd=HERE, check=True)
     return f"{backplane.__version__}+{commit.stdout.strip()}"
 
 

@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 import site
-import subprocess
 import sys
 import venv
 from contextlib import contextmanager
 from pathlib import Path
+
+import waiting
 
 BUILD = Path(__file__).parents[2] / "build"
 MODULES = {"h5py": "h5py", "scipy": "scipy", "six": "six", "yaml": "pyyaml"}
@@ -83,11 +84,9 @@ def _make(folder: Path, wanted: list[str], modules: dict[str, str]) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     # Python compiles what is imported, which is a small part.
     install = ["--python", str(_python(folder)), "install", "--no-compile", "--no-deps", *wanted]
-    subprocess.run([*pip, *install], check=True)
+    waiting.run([*pip, *install], check=True)
     where = [str(_python(folder)), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(
-        subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
-    )
+    packages = Path(waiting.run(where, check=True).stdout.strip())
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
     (packages / "running.pth").write_text("".join(lines))
     for name, text in modules.items():
@@ -104,8 +103,6 @@ def run(python: Path, *arguments: object, backend: str, folder: Path, **environm
         "HOME": str(folder),  # Keras 1 knows no KERAS_HOME.
         "PYTHONWARNINGS": "default", **environment,
     }  # fmt: skip
-    done = subprocess.run(
-        [str(python), *map(str, arguments)], env=env, cwd=folder, capture_output=True, text=True
-    )
+    done = waiting.run([str(python), *map(str, arguments)], env=env, cwd=folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import waiting
 from interop.environments import BUILD, environment, locked
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def library() -> Path:
             LIBRARY.mkdir(parents=True)
             tool = Path(rscript()).with_name("R")
             install = [tool, "CMD", "INSTALL", f"--library={LIBRARY}", PACKAGE]
-            done = subprocess.run(install, capture_output=True, text=True, env=_clean())
+            done = waiting.run(install, env=_clean())
             said = done.stdout + done.stderr
             assert done.returncode == 0, said
             assert "warning" not in said.lower(), said
@@ -84,8 +85,6 @@ def run_r(
         R_LIBS_USER=str(library()), KERAS_HOME=str(folder), LC_ALL="C.UTF-8",
         OPENBLAS_NUM_THREADS="1", **settings,
     )  # fmt: skip
-    done = subprocess.run(
-        [rscript(), *map(str, arguments)], env=env, cwd=folder, capture_output=True, text=True
-    )
+    done = waiting.run([rscript(), *map(str, arguments)], env=env, cwd=folder)
     assert (done.returncode != 0) == fails, (done.stdout + done.stderr)[-8000:]
     return done

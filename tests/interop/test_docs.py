@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from interop.environments import python_with, run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,9 +44,7 @@ def shell(command, folder):
     """What a command prints, with this Python as `python`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "KERAS_HOME": str(folder)}
-    done = subprocess.run(
-        command, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
+    done = waiting.run(command, shell=True, cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,10 +1,11 @@
 """Backends of somebody else's, loaded into K."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+import waiting
 
 COMPLETE = """
 import numpy as np
@@ -29,7 +30,7 @@ def python(tmp_path):
             "PYTHONPATH": str(tmp_path), **environment,
         }  # fmt: skip
         command = [sys.executable, "-c", "from backplane import backend as K\n" + lines]
-        return subprocess.run(command, env=env, capture_output=True, text=True)
+        return waiting.run(command, env=env)
 
     return run
 

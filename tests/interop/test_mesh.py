@@ -1,12 +1,12 @@
 """Models of classic Keras, and K inside Keras 3, that train on eight devices."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import waiting
 from interop.test_classic import script
 from mesh.processes import environment
 
@@ -94,9 +94,7 @@ def test_inside_keras_3_k_respects_a_distribution(tmp_path):
     file = tmp_path / "script.py"
     file.write_text(KERAS_3)
     env = environment({**DEVICES, "KERAS_BACKEND": "jax", "KERAS_HOME": str(tmp_path)})
-    done = subprocess.run(
-        [sys.executable, str(file)], env=env, capture_output=True, text=True, check=False
-    )
+    done = waiting.run([sys.executable, str(file)], env=env)
     assert done.returncode == 0, done.stderr
     (alone, one), (together, eight), kept = json.loads(done.stdout.splitlines()[-1])
     assert (one, eight, kept) == (1, 8, True)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import waiting
 from backplane.interop import generation
 from interop.environments import python_with
 
@@ -39,9 +40,7 @@ def run(tmp_path):
         env = {**os.environ, "KERAS_HOME": str(tmp_path), "HOME": str(tmp_path)}
         env |= {"KERAS_BACKEND": "numpy", **environment}
         command = [str(python), "-m", "backplane", "run", *options, str(script), *arguments]
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        return waiting.run(command, env=env, stdin=subprocess.DEVNULL)
 
     return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import torch
 from torch._dynamo.exc import Unsupported
 
+import waiting
 from backplane import backend as K
 from cases import CASES
 from cases.record import Arg, Case
@@ -238,9 +238,7 @@ import torch
 double = torch.compile(lambda x: K.exp(K.log(x) + K.log(2.0 * x)), fullgraph=True, backend="eager")
 print(double(torch.tensor([1.0, 2.0])).round().tolist())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = waiting.run([sys.executable, "-c", program])
     assert done.stdout == "[2.0, 8.0]\n", done.stderr
 
 

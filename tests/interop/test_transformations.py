@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 import torch
 import torch.utils.checkpoint
 
+import waiting
 from backplane import backend as K
 
 RNG = np.random.default_rng(1)
@@ -138,9 +138,7 @@ print(len(jax.devices()))
 
 def test_jax_on_two_devices() -> None:
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED], capture_output=True, text=True, check=False, env=env
-    )
+    done = waiting.run([sys.executable, "-c", SHARDED], env=env)
     assert done.stdout == "2\n", done.stderr
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import waiting
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = [
@@ -27,10 +28,10 @@ SMALL = ["layers/core/dense_test.py", "layers/rnn/gru_test.py", "optimizers/sgd_
     ("backend", "files"), [("numpy", SAMPLE), ("cntk", SMALL), ("torch", SMALL)]
 )
 def test_a_sample_of_keras_own_tests(backend, files, tmp_path):
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-m", "tests.keras_suite", backend, *files, "--tb=short"],
         env={**os.environ, "KERAS_HOME": str(tmp_path)},
-        cwd=ROOT, capture_output=True, text=True,
+        cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     found = re.search(r"(\d+) passed", done.stdout)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import waiting
 from backplane.engines.base import Engine
 
 PROGRAM = Path(__file__).with_name("checks_of_layers.py")
@@ -15,11 +15,8 @@ PROGRAM = Path(__file__).with_name("checks_of_layers.py")
 def test_layers(engine: Engine, tmp_path: Path) -> None:
     """All checks pass."""
     env = {**os.environ, "KERAS_BACKEND": f"backplane.{engine.name}", "KERAS_HOME": str(tmp_path)}
-    ran = subprocess.run(
+    ran = waiting.run(
         [sys.executable, str(PROGRAM), str(tmp_path)],
         env=env,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

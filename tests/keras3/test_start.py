@@ -4,12 +4,12 @@ about what a newer Keras asks for."""
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane.keras3 import inventory
 from interop.environments import run
 
@@ -25,8 +25,8 @@ def test_the_wheel_needs_no_import_before_keras(tmp_path):
         "assert 'backplane' not in sys.modules; import keras;"
         "print(keras.backend.backend(), float(keras.ops.sum([1.0, 2.0])))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True,
+    done = waiting.run(
+        [sys.executable, "-c", program],
         env={**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.stdout.split() == ["backplane", "3.0"], done.stderr
@@ -85,8 +85,8 @@ parameters. Keras handles the others itself before it calls the backend."""
 
 @pytest.mark.slow
 def test_functions_have_the_parameters_that_keras_documents(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNATURES], capture_output=True, text=True,
+    done = waiting.run(
+        [sys.executable, "-c", SIGNATURES],
         env={**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.stdout.split() == ["True"], done.stdout + done.stderr

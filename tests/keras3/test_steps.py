@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+import waiting
 
 PROGRAM = """
 import backplane.keras3, keras, numpy as np
@@ -86,8 +87,6 @@ def test_a_partial_batch_costs_no_trace_unless_a_layer_reads_its_size(tmp_path: 
 def printed(program: str, home: Path) -> list[str]:
     """The lines that a program prints on NumPy."""
     env = {**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(home)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=env, cwd=home, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, "-c", program], env=env, cwd=home)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.engines.layouts import LayoutWarning
@@ -269,8 +270,7 @@ def check_one_function_in_two_threads() -> None:
     threads = [threading.Thread(target=lambda: [f([]) for _ in range(20)]) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    waiting.joined(*threads)
     np.testing.assert_array_equal(K.get_value(w), np.full(8, 40))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mesh.processes import free_port, run_all
+from waiting import LIMIT
 
 PROGRAM = ["-W", "ignore", "-m", "mesh.keras_process"]
 
@@ -16,7 +17,7 @@ def results(engine, devices, commands, tmp_path):
         "KERAS_BACKEND": f"backplane.{engine}", "MESH_DEVICES": str(devices),
         "KERAS_HOME": str(tmp_path), "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    for ended in run_all(commands, settings, limit=600):
+    for ended in run_all(commands, settings, limit=LIMIT):
         assert ended.code == 0, ended.output
     return [json.loads(file.read_text()) for file in sorted(tmp_path.glob("found-*"))]
 
@@ -87,7 +88,7 @@ for refused in (lambda: mesh.backend_mesh, D.initialize):
 @pytest.mark.parametrize("name", ["numpy", "cntk"])
 def test_engines_with_one_device(name, tmp_path):
     settings = {"KERAS_BACKEND": f"backplane.{name}", "KERAS_HOME": str(tmp_path)}
-    [ended] = run_all([["-W", "ignore", "-c", ONE_DEVICE]], settings, limit=600)
+    [ended] = run_all([["-W", "ignore", "-c", ONE_DEVICE]], settings, limit=LIMIT)
     assert ended.code == 0, ended.output
     devices, mesh, connection = ended.printed.splitlines()
     assert devices == "['cpu:0']"

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane.core.mesh import Mesh, feed_layout, layout_of, set_default_mesh
 from backplane.core.mesh import check_layout as check
@@ -74,7 +75,7 @@ def test_a_mesh_is_for_the_process_or_for_a_block():
     found = []
     thread = threading.Thread(target=lambda: found.append(K.get_mesh()))
     thread.start()
-    thread.join()
+    waiting.joined(thread)
     assert found == [{"batch": 1}]
     with K.set_mesh({"model": 1}):
         assert K.get_mesh() == {"model": 1}
@@ -82,7 +83,7 @@ def test_a_mesh_is_for_the_process_or_for_a_block():
             assert K.get_mesh() is None
         thread = threading.Thread(target=lambda: found.append(K.get_mesh()))
         thread.start()
-        thread.join()
+        waiting.joined(thread)
     assert found[1] == K.get_mesh() == {"batch": 1}
     K.set_mesh(None)
     assert K.get_mesh() is None

@@ -3,12 +3,12 @@
 import gc
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.backend import _state_files
@@ -122,9 +122,7 @@ def run(steps, file=None, resume=None, seeding="", early=False):
 def in_a_process(call: str, folder) -> list:
     """What a call of `run` gives in a process of its own."""
     code = f"{SCRIPT}\nimport json\nprint(json.dumps({call}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
-    )
+    done = waiting.run([sys.executable, "-c", code], cwd=folder, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -159,9 +157,9 @@ if os.fork() == 0:
 os.wait()
 print(json.dumps(expected))
 """
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-c", SCRIPT + code],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
+        cwd=tmp_path, check=True,
     )  # fmt: skip
     found, expected = map(json.loads, done.stdout.splitlines()[-2:])
     assert found[0] == expected[0][4:]

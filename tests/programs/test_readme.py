@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import waiting
 
 README = Path(__file__).parents[2] / "README.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
@@ -25,10 +26,10 @@ def test_the_readmes_model_of_keras_trains(engine, tmp_path):
     [program] = [text for text in PROGRAMS if "keras.Sequential" in text]
     assert '"backplane.cntk"' in program
     program = program.replace("backplane.cntk", f"backplane.{engine.name}")
-    done = subprocess.run(
+    done = waiting.run(
         [sys.executable, "-c", program],
         env={**os.environ, "KERAS_HOME": str(tmp_path)},
-        cwd=tmp_path, capture_output=True, text=True,
+        cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     [accuracy] = re.findall(r"accuracy (\S+)", done.stdout)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane.core.context import set_default_mode
 from documents.covering import covers
@@ -84,7 +85,7 @@ def test_the_learning_phase_of_a_block(engine: object) -> None:
         seen: list[Any] = []
         other = threading.Thread(target=lambda: seen.append(K.learning_phase()))
         other.start()
-        other.join()
+        waiting.joined(other)
         assert seen == [outside]
         K.set_learning_phase(0)
         assert K.learning_phase() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pdb
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane.core.context import is_ours
 from backplane.core.tracebacks import SETTING
@@ -178,9 +178,7 @@ if __name__ == "__main__":
 def run(folder: Path, *command: str) -> str:
     (folder / "test_model.py").write_text(PROGRAM)
     env = {k: v for k, v in os.environ.items() if k != SETTING}
-    done = subprocess.run(
-        [sys.executable, *command], env=env, cwd=folder, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, *command], env=env, cwd=folder)
     assert done.returncode != 0
     return done.stdout + done.stderr
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import waiting
 from backplane import _keras_json as keras_json
 from backplane.cli import settings
 from trust.faults import FAULTS, Injector, Interrupt, handling, raising
@@ -62,7 +62,7 @@ print(json.dumps(number))
 def _states(file: Path, old: str, action: str) -> list[str | None]:
     """What is in the file when the process ends before its first, second, … call into C."""
     arguments = [sys.executable, "-c", DYING, str(file), old, action]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=True)
+    done = waiting.run(arguments, check=True)
     *states, number = map(json.loads, done.stdout.splitlines())
     assert number == len(states) > 10
     return states

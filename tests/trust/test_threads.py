@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 import weakref
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from backplane.core import variable
 from trust.threads import in_threads
@@ -213,7 +213,5 @@ print(status)
 @pytest.mark.parametrize(("script", "said"), [(DRAWS, "[3, 1]"), (HELD, "3")])
 def test_forked_children(script: str, said: str) -> None:
     """They draw other numbers, but where a seed was given, and wait for no thread of the parent."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
-    )
+    done = waiting.run([sys.executable, "-c", script], check=True)
     assert done.stdout.strip() == said

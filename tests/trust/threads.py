@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backplane import engines
+from waiting import LIMIT
 
 
 def in_threads(count: int, work: Callable[[], Any], names: Sequence[str] = ()) -> list[Any]:
@@ -17,7 +18,7 @@ def in_threads(count: int, work: Callable[[], Any], names: Sequence[str] = ()) -
 
     def run(name: str) -> Any:
         with engines.use(name):
-            ready.wait()
+            ready.wait(LIMIT)
             return work()
 
     with ThreadPoolExecutor(count) as pool:

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+import waiting
 from backplane import backend as K
 from documents.covering import covers
 
@@ -164,7 +165,7 @@ def test_other_threads_are_not_watched():
     with K.debug():
         thread = threading.Thread(target=lambda: results.append(f([ZERO])))
         thread.start()
-        thread.join()
+        waiting.joined(thread)
     assert results == [[-np.inf]]
 
 
