@@ -165,8 +165,19 @@ def written_to():
     return found
 
 
+def left_alone():
+    """What the user gives to losses and layers is not written to."""
+    targets, weights = ops.convert_to_tensor(ROWS), ops.ones((2, 3))
+    keras.src.backend.set_keras_mask(outputs := ops.zeros((2, 3, 1)), ops.equal(targets, 1))
+    keras.losses.MeanSquaredError()(targets[..., None], outputs, sample_weight=weights)
+    images = ops.ones((1, 2, 2, 3))
+    keras.layers.RandomBrightness([0.25, 0.25], value_range=(0, 1))(images, training=True)
+    return [numbers(weights), numbers(images)]
+
+
 PROGRAMS = [
     settings, numbers_of_other_types, variables, lists, settled, recurrent, watched, written_to,
+    left_alone,
 ]  # fmt: skip
 
 

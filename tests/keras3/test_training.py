@@ -50,6 +50,17 @@ def test_training_gives_the_numbers_of_keras_on_jax(results, engine, name):
 
 
 @pytest.mark.slow
+def test_logs_count_masks_and_weights(results, engine):
+    """Those of `fit`, too. Keras on JAX loses masks there, where it takes gradients."""
+    for fit, held, wanted in results("jax")["logs_under_masks"]["value"]:
+        assert_close(held, wanted, "jax")
+        assert not np.isclose(fit["a_mse"], wanted["a_mse"], rtol=0.01)
+    for fit, held, wanted in results(f"backplane.{engine.name}")["logs_under_masks"]["value"]:
+        assert_close(fit, wanted, "fit")
+        assert_close(held, wanted, "evaluate")
+
+
+@pytest.mark.slow
 def test_several_steps_at_once_change_no_weight(results, engine):
     found = results(f"backplane.{engine.name}")
     for name in ("several_steps", "steps_of_generators"):

@@ -134,6 +134,49 @@ def logs_of_two_outputs():
     ]  # fmt: skip
 
 
+def logs_under_masks():
+    """Logs of `fit` and of `evaluate`, and what they must be. There is an output with a mask, and
+    one without. The last batch is smaller, and each batch has masked steps of its own.
+    """
+    tokens = (np.arange(60) * 7 % 13 % 4).reshape(10, 6)
+    steps = np.sin(np.arange(120.0)).reshape(10, 6, 2) * np.arange(10)[:, None, None]
+    targets = {"a": steps, "b": steps[:, 0]}
+    single = {"a": np.linspace(0.2, 2, 60).reshape(10, 6), "b": np.linspace(2, 0.5, 10)}
+    found = []
+    for layer in L.TimeDistributed(L.Dense(2), name="a"), L.Dense(2, name="a"):
+        for weights in None, single, {"a": single["a"][..., None], "b": single["b"]}:
+            h = L.Embedding(4, 3, mask_zero=True)(x := keras.Input((6,), dtype="int32"))
+            b = L.Dense(2, name="b")(L.GlobalAveragePooling1D()(h))
+            model = keras.Model(x, {"a": layer(h), "b": b})
+            model.compile(
+                keras.optimizers.SGD(0.0), "mse", metrics={"a": ["mse"], "b": ["mse"]},
+                weighted_metrics={"a": ["mse"], "b": ["mse"]},
+            )  # fmt: skip
+            given = {"batch_size": 4, "verbose": 0, "sample_weight": weights}
+            fit = model.fit(tokens, targets, shuffle=False, **given).history
+            held = model.evaluate(tokens, targets, return_dict=True, **given)
+            outputs = model.predict(tokens, verbose=0)
+            wanted = _logs(tokens, targets, outputs, single if weights else None)
+            held = {name: float(v) for name, v in held.items()}
+            found.append([{name: v[0] for name, v in fit.items()}, held, wanted])
+    return found
+
+
+def _logs(tokens, targets, outputs, weights):
+    """The formula. A loss is a mean over the steps that are not masked, weighted or not, and its
+    log a mean over samples. Metrics are means over all steps of all batches, by mask and weight.
+    """
+    logs = {}
+    for name, kept in {"a": tokens != 0, "b": np.ones(10)}.items():
+        errors = np.mean((targets[name] - outputs[name]) ** 2, -1) * kept
+        factors = np.ones(kept.shape) if weights is None else weights[name]
+        losses = [np.sum((errors * factors)[i : i + 4]) / kept[i : i + 4].sum() for i in (0, 4, 8)]
+        logs[f"{name}_loss"] = float(np.dot([4, 4, 2], losses) / 10)
+        logs[f"{name}_mse"] = float(errors.sum() / kept.sum())
+        logs[f"{name}_weighted_mse"] = float((errors * factors).sum() / (kept * factors).sum())
+    return {**logs, "loss": logs["a_loss"] + logs["b_loss"]}
+
+
 # --- optimizers -----------------------------------------------------------------------------------
 
 
@@ -269,6 +312,9 @@ PROGRAMS = [
     weights_of_validation, rates_that_change, weights_that_change, layers_that_are_frozen, stopped,
 ]  # fmt: skip
 
+BESIDES = [logs_under_masks]
+"""Programs whose numbers have tests of their own."""
+
 
 def told(program):
     keras.utils.set_random_seed(1)
@@ -280,4 +326,5 @@ def told(program):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    Path(sys.argv[1]).write_text(json.dumps({p.__name__: told(p) for p in PROGRAMS}))
+    found = {program.__name__: told(program) for program in PROGRAMS + BESIDES}
+    Path(sys.argv[1]).write_text(json.dumps(found))

@@ -368,11 +368,34 @@ if {{dtype}} == "float64" and config.backend() == {NAME!r}:
 """
 
 
+class _ToNewTensors(ast.NodeTransformer):
+    """Turns `x *= y` into `x = x * y`."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name):
+            return node
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
+
+def _write_over_nothing(tree: ast.Module) -> bool:
+    """Keep the user's tensors as they are. Outside of steps, `x *= y` writes over the memory of a
+    tensor of PyTorch or MLX, and `x` may be one that the user gave.
+    """
+    _ToNewTensors().visit(tree)
+    return True
+
+
+AUGMENTATION = "keras.src.layers.preprocessing.image_preprocessing"
+
 CHANGED: dict[str, Callable[[ast.Module], bool]] = {
     "keras.src.backend": _extend_chain,
     "keras.src.backend.common.dtypes": _keep_float64,
     "keras.src.layers.core.embedding": _freeze_variable,
     "keras.src.layers.layer": _extend_chain,
+    f"{AUGMENTATION}.aug_mix": _write_over_nothing,
+    f"{AUGMENTATION}.random_brightness": _write_over_nothing,
+    "keras.src.losses.loss": _write_over_nothing,
     "keras.src.models.model": _extend_chain,
     "keras.src.export.onnx": _extend_onnx,
     "keras.src.export.saved_model": _extend_chain,
