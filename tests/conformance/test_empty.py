@@ -99,3 +99,47 @@ def test_an_unknown_size_that_is_0_beside_a_known_one(engine, join):
     found = K.function([x], [y, z])([np.zeros([n or 0 for n in K.int_shape(x)])])
     right = {"batch_dot": (1, 1, 4), "concatenate": (0, 1, 2), "stack": (2, 0, 1, 1)}[join]
     assert shapes(found) == [(0, 1, 0), right]
+
+
+LAYERS = {
+    "max_pool": lambda x, w: K.pool2d(x, (2, 2), (1, 1), "valid", "channels_last", "max"),
+    "conv": lambda x, w: K.conv2d(x, w, (2, 2), "same"),
+    "conv_relu": lambda x, w: K.relu(K.bias_add(K.conv2d(x, w), K.constant([1.0, 2.0, 3.0]))),
+    "depthwise": lambda x, w: K.depthwise_conv2d(x, w),
+    "transposed": lambda x, w: K.conv2d_transpose(
+        x, K.permute_dimensions(w, (0, 1, 3, 2)), (K.shape(x)[0], 5, 5, 3)
+    ),
+    "volumes": lambda x, w: K.conv3d(K.expand_dims(x, 1), K.expand_dims(w, 0)),
+    "ctc": lambda x, w: K.ctc_batch_cost(
+        K.zeros_like(x[:, 0, :1, 0]), K.softmax(x[:, 0]),
+        K.ones_like(x[:, 0, :1, 0]) * 4, K.ones_like(x[:, 0, :1, 0]),
+    ),
+}  # fmt: skip
+PARTS = {
+    "slice": lambda x, n: x[3:],
+    "window": lambda x, n: K.slice(x, [n, 0, 0, 0], [-1, 4, 4, 2]),
+    "gather": lambda x, n: K.gather(x, K.arange(3 - n)),
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "part"),
+    [*product(LAYERS, ["slice"]), ("max_pool", "window"), ("max_pool", "gather")],
+)
+def test_a_batch_that_becomes_empty_inside_the_program(engine, layer, part):
+    """TensorFlow's kernels end the process, refuse it, or give results of the wrong shape. What is
+    updated in the same call is updated once.
+    """
+    x, n = K.placeholder((None, 4, 4, 2)), K.placeholder((), dtype="int32")
+    w, count = K.variable(np.ones((2, 2, 2, 3))), K.variable(0.0)
+    y = LAYERS[layer](PARTS[part](x * 2, n), w)
+    slopes = [g for g in K.gradients(K.sum(y * y), [x, w]) if g is not None]
+    f = K.function([x, n], [y, *slopes], updates=[(count, count + 1)])
+    fed = np.ones((3, 4, 4, 2))
+    found, *zeros = f([fed, 3])
+    assert len(found) == 0
+    assert found.shape[1:] == K.int_shape(y)[1:]
+    assert all((np.nan_to_num(v) == 0).all() for v in zeros)
+    assert shapes(zeros) == [K.int_shape(t) if t is w else fed.shape for t in (x, w)[: len(zeros)]]
+    assert K.get_value(count) == 1
+    assert len(f([np.ones((5, 4, 4, 2)), 0 if part == "window" else 1])[0]) > 0

@@ -238,6 +238,8 @@ class Evaluation:
             found = self.open(name, node, operands, found)
             if name in ADDING | COMPOSED and is_float(node.spec.dtype):
                 found = self.overflowing(node, operands, found)
+            if name == "mul" and is_float(node.spec.dtype):
+                found = self.distributed(node, operands, exact, found)
         times = 1.0
         if name in ("sum", "sum_to", "mean"):  # their rounding errors grow with the terms
             terms = np.size(operands[0]) // max(1, np.size(found))
@@ -293,6 +295,24 @@ class Evaluation:
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
         large = ~(np.abs(self.computed(node, sizes)) < most / 4)
         return np.where(large, self.rng.choice(kinds, np.shape(found)), found)
+
+    def distributed(
+        self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any], found: Any
+    ) -> Any:
+        """`found`, with random elements where the products with both terms of a difference
+        overflow: kernels for normalization compute `x * scale + (bias - mean * scale)`.
+        """
+        for t, scale in zip(node.inputs, reversed(operands), strict=True):
+            terms = t.inputs if t.op is not None and t.op.name == "sub" else ()
+            large: Any = False
+            for term in terms:
+                product = np.abs(np.asarray(exact.get(term, 0.0)) * np.asarray(scale))
+                large = large | (product > LARGEST[node.spec.dtype])
+            if np.any(large):
+                kinds = self.chosen(np.shape(found)), self.chosen(np.shape(found))
+                lost = np.where(kinds[0], np.nan, np.where(kinds[1], np.inf, -np.inf))
+                found = np.where(large & self.chosen(np.shape(found)), lost, found)
+        return found
 
     def scored_twice(self, node: Tensor, scores: Any, found: Any) -> Any:
         """`found`, as if computed scores were other ones where they are exponentiated than where

@@ -152,3 +152,15 @@ def test_a_difference_of_equal_halves_may_be_the_rounding_of_one() -> None:
     assert (bound < 3e-3 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
     assert (bound > 2.0**-11 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
     assert (given < 2e-4).all()
+
+
+def test_a_normalization_may_scale_before_it_subtracts_the_mean() -> None:
+    """`mean * scale` overflows in the second column; the first is compared."""
+    x = K.placeholder((2, 2))
+    scale = K.placeholder((2,))
+    y = K.normalize_batch_in_training(x, scale, K.constant([0.0, 0.0]), [0])[0]
+    leaves = {x: np.array([[2.0, 2.0], [2.01, 3.0]]), scale: np.array([1.0, 1e38])}
+    [[(value, bound)]] = expected([y], leaves, samples=40)
+    assert (bound[:, 0] < 1e-3).all()
+    assert not np.isfinite(bound[:, 1]).any()
+    assert np.isfinite(value).all()

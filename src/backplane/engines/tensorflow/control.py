@@ -21,32 +21,46 @@ Specs = Sequence[Spec]
 _OWN: ContextVar[bool] = ContextVar("backplane_tensorflow_own_program", default=False)
 
 EMPTY_STACK = "empty list"
-"""In the message of the error of a loop that would stack no rows of unknown shape."""
+"""In the message of the error of a loop that would stack no rows of unknown shape, and of a kernel
+that would get no elements."""
 
 
 _FEW_ROWS: ContextVar[bool] = ContextVar("backplane_tensorflow_few_rows", default=False)
 
 _FOR_XLA: ContextVar[bool] = ContextVar("backplane_tensorflow_for_xla", default=False)
 
+_CHECKED: ContextVar[bool] = ContextVar("backplane_tensorflow_checked", default=False)
+
 MANY_ROWS = "more rows than the kernel takes"
 """In the message of the error of a program for few rows."""
 
 
 @contextmanager
-def own_program(few_rows: bool = False, for_xla: bool = False) -> Iterator[None]:
+def own_program(
+    few_rows: bool = False, for_xla: bool = False, checked: bool = False
+) -> Iterator[None]:
     """Context manager: what is traced inside is a program of ours. No tape goes back through it. It
     may fail with `EMPTY_STACK` where a loop makes no step, and then runs once more without a trace.
 
     With `few_rows` it may fail with `MANY_ROWS`, and another program then runs in its place.
-    `for_xla` says that XLA compiles it.
+    `for_xla` says that XLA compiles it. If it is `checked`, kernels that fail without elements fail
+    with `EMPTY_STACK`.
     """
-    tokens = _OWN.set(True), _FEW_ROWS.set(few_rows), _FOR_XLA.set(for_xla)
+    given = {_OWN: True, _FEW_ROWS: few_rows, _FOR_XLA: for_xla, _CHECKED: checked}
+    tokens = [(variable, variable.set(value)) for variable, value in given.items()]
     try:
         yield
     finally:
-        _OWN.reset(tokens[0])
-        _FEW_ROWS.reset(tokens[1])
-        _FOR_XLA.reset(tokens[2])
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+def not_empty(x: Value) -> Value:
+    """`x` itself, in a program that is checked once it is sure that it has elements."""
+    if not _CHECKED.get() or x.shape.is_fully_defined():
+        return x
+    with tf.control_dependencies([raw.Assert(condition=tf.size(x) > 0, data=[EMPTY_STACK])]):
+        return raw.Identity(input=x)
 
 
 def takes_few_rows() -> bool:

@@ -19,7 +19,7 @@ from backplane.core.spec import Spec
 from backplane.core.windows import Padding
 from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
-from backplane.engines.tensorflow.control import in_own_program
+from backplane.engines.tensorflow.control import in_own_program, not_empty
 from backplane.engines.tensorflow.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -128,6 +128,7 @@ def _conv_of(x: Value, kernel: Value, *bias: Value, **given: Any) -> Value:
         batch, *spatial, _ = sizes_of(x)
         outer = [w.count(n, larger) for w, n in zip(window.axes, spatial, strict=True)]
         return _biased(tf.zeros(vector((batch, *outer, kernel.shape[-1])), x.dtype), *bias)
+    x = not_empty(x)
     if len(window.strides) > 1:
         return _biased(_conv(x, kernel, window), *bias)
     y = _conv(_lift(x, 1), _lift(kernel, 0), window.lifted)
@@ -146,6 +147,7 @@ def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **give
     # divides by its size elsewhere.
     if _is_empty(g, kernel) or 0 in shape:
         return tf.zeros(vector(sizes), g.dtype)
+    g = not_empty(g)
     if len(window.strides) > 1:
         return _input_grad(g, kernel, sizes, window)
     sizes = (sizes[0], 1, *sizes[1:])
@@ -158,6 +160,7 @@ def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -
     window = Window(kernel_shape, **given).named
     if _is_empty(x, g):
         return tf.zeros(ints(kernel_shape), x.dtype)
+    g = not_empty(g)
     if len(window.strides) > 1:
         return _kernel_grad(x, g, window)
     return tf.squeeze(_kernel_grad(_lift(x, 1), _lift(g, 1), window.lifted), 0)

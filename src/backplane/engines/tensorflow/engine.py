@@ -19,7 +19,15 @@ from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program, located
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
-from backplane.engines.tensorflow import control, direct, factorizations, native, random, updates
+from backplane.engines.tensorflow import (
+    control,
+    direct,
+    empty,
+    factorizations,
+    native,
+    random,
+    updates,
+)
 from backplane.engines.tensorflow.library import tf
 
 STAND_INS = "stand_ins"
@@ -249,17 +257,32 @@ def _function(
         autograph=False,
         jit_compile=whole,
     )
-    with control.own_program(few_rows, for_xla=bool(whole)):
-        concrete = function.get_concrete_function()
+    concrete = _concrete(function, few_rows, for_xla=bool(whole))
     graphs.append(concrete.graph)
     if whole:
         _refuse_unchecked(concrete.graph)
     eager = updates.stepwise(program, places, handles)
     operations = concrete.graph.get_operations()
-    run = direct.call(concrete, eager, control.EMPTY_STACK, any(map(_is_empty, operations)))
-    if any(map(_fails_when_empty, operations)):
-        run = _eager_when_empty(run, eager, program)
+    run = direct.call(concrete, eager, control.EMPTY_STACK, any(map(empty.is_empty, operations)))
+    if any(map(empty.fails, operations)):
+        run = empty.eager_when_empty(run, eager, program)
     return run, operations
+
+
+def _concrete(function: Any, few_rows: bool, for_xla: bool) -> Any:
+    """The concrete function. It is traced again, with checks, if a kernel may get no elements
+    although each input has some.
+    """
+    with control.own_program(few_rows, for_xla):
+        concrete = function.get_concrete_function()
+    operations = concrete.graph.get_operations()
+    risky = any(map(empty.fails, operations)) and any(map(empty.may_empty, operations))
+    if for_xla or not risky:
+        return concrete
+    with control.own_program(few_rows, checked=True):
+        return tf.function(
+            function.python_function, input_signature=function.input_signature, autograph=False
+        ).get_concrete_function()
 
 
 SHORT = 8
@@ -278,53 +301,12 @@ def _on_cpu() -> bool:
     return not tf.config.list_logical_devices("GPU")
 
 
-_FAIL_WHEN_EMPTY = frozenset(
-    (
-        "CTCLoss", "Conv2D", "Conv3D", "DepthwiseConv2dNative",
-        "DepthwiseConv2dNativeBackpropFilter", "MaxPoolGrad",
-    )
-)  # fmt: skip
-"""Kernels that refuse an empty batch, end the process, or give a result of the wrong shape or of
-random numbers."""
-
-
-def _fails_when_empty(op: Any) -> bool:
-    """Whether the operation may fail if an operand has no elements. TensorFlow's optimizer joins a
-    product of matrices with a bias, and the joint kernel ends the process if there are no columns,
-    or no terms to add up.
-    """
-    if op.type == "BiasAdd" and op.inputs[0].op.type == "MatMul":
-        return not all(op.inputs[0].op.inputs[1].shape.as_list())
-    return op.type in _FAIL_WHEN_EMPTY
-
-
-def _is_empty(op: Any) -> bool:
-    """Whether a result that is read is known to have no elements. Then TensorFlow's optimizer of
-    arithmetic may end the process: it divides by the sizes of factors, of which it knows more than
-    their shapes tell, such as those of the operand of a convolution to no images.
-    """
-    shapes = [y.shape for y in op.outputs if y.consumers()]
-    return any(shape.rank is not None and 0 in shape for shape in shapes)
-
-
 def _refuse_unchecked(graph: Any) -> None:
     """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
     if "CheckNumerics" in native.operations(graph):
         raise NotImplementedError(
             "K.check_numerics: with compile=True, XLA drops the check. Leave out this option"
         )
-
-
-def _eager_when_empty(run: Function, eager: Function, program: Program) -> Function:
-    """Run a call with an empty input operation by operation: there, lowerings know all sizes."""
-    unknown = [i for i, spec in enumerate(program.inputs) if not spec.is_static]
-
-    def run_sized(*inputs: Value) -> tuple[Value, ...]:
-        if any(0 in inputs[i].shape.as_list() for i in unknown):
-            return eager(*inputs)
-        return run(*inputs)
-
-    return run_sized if unknown else run
 
 
 class DeviceEngine(OnDevice, TensorFlow):

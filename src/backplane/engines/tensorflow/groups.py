@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, vector
-from backplane.engines.tensorflow.control import MANY_ROWS, in_own_program, takes_few_rows
+from backplane.engines.tensorflow.control import (
+    MANY_ROWS,
+    in_own_program,
+    not_empty,
+    takes_few_rows,
+)
 from backplane.engines.tensorflow.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 from backplane.engines.tensorflow.reductions import mean, sum_
@@ -181,6 +186,7 @@ def _ctc_loss(scores: Value, labels: Value, steps: Value, counts: Value) -> list
     if 0 in scores.shape.as_list():
         none = tf.zeros_like(counts, dtype)
         return [tf.where(counts > 0, number(math.inf, dtype.name), none), tf.zeros_like(scores)]
+    scores = not_empty(scores)
     padded = tf.pad(labels, [[0, 0], [0, 1]])
     places = tf.where(tf.sequence_mask(tf.maximum(counts, 1), tf.shape(padded)[1]))
     wide = tf.cast(scores, tf.float64)

@@ -16,6 +16,7 @@ from backplane.core.windows import Padding
 from backplane.core.windows import windows as windows_of
 from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
+from backplane.engines.tensorflow.control import not_empty
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
 TABLE = Table()
@@ -76,7 +77,7 @@ def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value
 def _max_pool_grad(g: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
     """`g` where the maxima are, 0 elsewhere. For bfloat16 the kernel ends the process."""
     gradient = computed_in(HALVES, lambda g, x, y: _max_grad(g, x, y, Windows(**given)))
-    return gradient(g, x, y)
+    return gradient(not_empty(g), x, y)
 
 
 @TABLE.add("max_pool_take", reads=(0, 1, 2), unless=_has_no_kernel)
