@@ -78,6 +78,7 @@ PARTS = {
     "engines.kernels": "protocol",
     "engines.placement": "protocol",
     "engines.programs": "protocol",
+    "engines.roles": "protocol",
     "engines.table": "protocol",
     "engines.yielding": "protocol",
     "engines.arrays": "protocol",

@@ -68,12 +68,13 @@ def test_arrays_of_another_byte_order_become_native(dtype: str) -> None:
 
 def test_only_to_numpy_copies() -> None:
     array = np.zeros(3)
-    assert ENGINE.from_numpy(array) is ENGINE.feed(array) is ENGINE.fetch(array) is array
+    assert ENGINE.from_numpy(array) is ENGINE.feed(array) is array
+    assert ENGINE.fetching(Spec((3,), "float64")) is None
     assert not np.shares_memory(ENGINE.to_numpy(array), array)
 
 
 def test_scalars_are_fetched_as_arrays() -> None:
-    fetched = ENGINE.fetch(np.float32(2))
+    fetched = ENGINE.fetching(Spec((), "float32"))(np.float32(2))
     assert type(fetched) is np.ndarray
     assert fetched.shape == ()
     assert ENGINE.owns(np.float32(2))

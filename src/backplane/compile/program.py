@@ -32,8 +32,9 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.engines.base import Engine, Steps, set_emitter
-from backplane.engines.programs import Program
+from backplane.engines.base import Engine
+from backplane.engines.programs import Program, Steps
+from backplane.engines.roles.programs import set_emitter
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""

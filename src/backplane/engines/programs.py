@@ -86,6 +86,53 @@ class Scanning(NamedTuple):
         return operands[: self.carry], operands[self.carry : end], operands[end:]
 
 
+class Blocks(NamedTuple):
+    """The functions that the text of a chain of element-wise operations calls besides lowerings
+    (`compile.codegen.tiling`).
+    """
+
+    empty: Callable[[tuple[int, ...], str], Value]
+    """An array of a shape and dtype, of any content."""
+    recycler: Callable[[], Any]
+    """An object whose function `empty` gives arrays again that nobody refers to any more."""
+    flat: Callable[..., Sequence[Value]]
+    """The arrays as vectors if all of them are contiguous, else as they are."""
+    size: Callable[[Value], int]
+    rows: Callable[[Value, int], int]
+    """The number of rows of an array that make a block of so many elements: at least one."""
+    reduced: Mapping[str, Callable[[Value], Value]]
+    """Reductions of all elements, by primitive; `mean` adds up."""
+    combined: Callable[[str, Sequence[Value], Value, str], Value]
+    """The reduction `name` of an array from those of its blocks, for a dtype."""
+
+
+class Stack(NamedTuple):
+    """The results of all steps for one output of the body, number `output`, in one array. If that
+    output is a state, and the states before the steps are results too, `state` is its number. The
+    array then has one row more, and begins with the initial state.
+    """
+
+    output: int
+    state: int | None = None
+
+
+class Steps(NamedTuple):
+    """A loop's body as functions of single steps.
+
+    `make(*constants)` gives two functions for one run of the loop. `first(*states, *rows)` computes
+    the body's outputs. `later(*states, *rows, *places)` returns only the next states, and writes to
+    `places`, one for each of `stacks`.
+    """
+
+    make: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]]
+    stacks: Sequence[Stack]
+    results: Sequence[tuple[int, bool]]
+    """For each stacked result: which of `stacks`, and whether its rows are the states before the
+    steps."""
+    placed: Sequence[bool]
+    """Whether a state that a step returns is the row of a stack."""
+
+
 Line = tuple[str, int]
 """A line of an emitted program: its file name and number."""
 

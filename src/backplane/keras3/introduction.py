@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from backplane.core.spec import DTYPES
 from backplane.engines.base import Engine
 from backplane.keras3.tensor import Tensor
 
@@ -19,18 +16,7 @@ def introduce(engine: Engine) -> None:
     Other libraries are left alone: processes may have to be connected before JAX is first used.
     """
     INTRODUCED.add(engine.library)
-    engine.prefer_accelerator()
-    engine.yield_to(Tensor)
-    _introduce_dtypes(engine)
+    if names := engine.prepare(Tensor):
+        from keras.src.backend.common.dtypes import PYTHON_DTYPES_MAP
 
-
-def _introduce_dtypes(engine: Engine) -> None:
-    """Let Keras know the dtypes of an engine's library, if they do not tell their names."""
-    if engine.names_dtypes:
-        return
-    from keras.src.backend.common.dtypes import PYTHON_DTYPES_MAP
-
-    for name in DTYPES - engine.missing_dtypes:
-        value = engine.from_numpy(np.zeros((), "float32"), name)
-        if engine.spec_of(value).dtype == name:
-            PYTHON_DTYPES_MAP[value.dtype] = name
+        PYTHON_DTYPES_MAP.update(names)

@@ -45,7 +45,7 @@ import numpy as np
 from backplane.compile.accumulation import is_split
 from backplane.compile.plan import Call, Plan, Variant
 from backplane.core.atomic import Domain, again, deferred_signals, join, under
-from backplane.core.graph import Tensor, draw, undraw
+from backplane.core.graph import draw, undraw
 from backplane.core.source import Source
 from backplane.core.tracebacks import hide
 from backplane.core.variable import read
@@ -223,8 +223,8 @@ class _Writer:
         """Make NumPy arrays of the program's outputs, or wait for it if it has none."""
         source = self.source
         for i, name in enumerate(outputs):
-            if not self._is_array(self.function.outputs[i]):
-                source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
+            if fetch := self.engine.fetching(self.function.outputs[i].spec):
+                source.names[f"fetch{i}"] = fetch
                 source.line(f"{name} = fetch{i}({name})")
         if news and not outputs and type(self.engine).wait is not Engine.wait:
             # Fetching an output waits for the program. Without an output, nobody waits before the
@@ -266,10 +266,6 @@ class _Writer:
             self.source.line(f"{', '.join(targets)} = {', '.join(values)}")
         if written or self.replaced:
             self._set_versions("domain{i}.count = domain{i}.count + 1")
-
-    def _is_array(self, output: Tensor) -> bool:
-        """Whether the program's result is already a NumPy array (not one of NumPy's scalars)."""
-        return self.engine.gives_arrays and len(output.spec.shape) > 0
 
     def _feeds(self) -> list[str]:
         # Switches chose the variant, so their values are not read again.

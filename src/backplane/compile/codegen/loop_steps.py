@@ -32,7 +32,8 @@ from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.source_map import Place
 from backplane.core.graph import Graph, Tensor
 from backplane.core.primitive import OUTPUT
-from backplane.engines.base import Engine, Stack, Steps
+from backplane.engines.base import Engine
+from backplane.engines.programs import Stack, Steps
 from backplane.engines.table import Entry
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Blocks
+from backplane.engines.programs import Blocks
 from backplane.engines.table import Value
 
 SMALLEST, MOST = 1 << 17, 1 << 26

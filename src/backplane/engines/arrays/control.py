@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Stack, Steps
-from backplane.engines.programs import Scanning
+from backplane.engines.base import Engine
+from backplane.engines.programs import Scanning, Stack, Steps
 from backplane.engines.table import Lowering, Table, Value
 
 Values = Sequence[Value]

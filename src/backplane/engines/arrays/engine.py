@@ -10,6 +10,7 @@ import numpy as np
 
 from backplane.core.atomic import Calls, at_once
 from backplane.core.mesh import Layout
+from backplane.core.spec import Spec
 from backplane.engines.arrays import updates
 from backplane.engines.base import Engine
 from backplane.engines.table import Value
@@ -40,9 +41,9 @@ class ArrayEngine(Engine):
         """The array itself."""
         return array
 
-    def fetch(self, value: Value) -> np.ndarray:
-        """The array itself; a scalar becomes an array without axes."""
-        return np.asarray(value)
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray] | None:
+        """Results are arrays, but for NumPy's scalars."""
+        return None if spec.shape else np.asarray
 
     def commit(self, calls: Calls) -> None:
         """Run the calls without floating-point warnings, of which one might be an error."""

@@ -18,11 +18,11 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
-from backplane.engines.base import Read
 from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
 from backplane.engines.jax.gathers import Gathers
 from backplane.engines.programs import Function
+from backplane.engines.roles.processes import Read
 from backplane.engines.table import Ints, Lowering, Value
 
 

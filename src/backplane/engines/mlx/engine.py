@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident, main_thread
 from typing import Any
@@ -41,7 +41,6 @@ class MLXEngine(Engine):
     native_types = (mx.array,)
     hashable = ("{x}.shape", "{x}.dtype")
     capabilities = frozenset({"host_shapes", "unsigned", "eager", "unchecked", "lazy"})
-    names_dtypes = False
     shortage = "allocate"
     largest_size = 2**31 - 1
 
@@ -134,13 +133,14 @@ class MLXEngine(Engine):
 
         return run
 
-    def yield_to(self, kind: type) -> None:
+    def prepare(self, kind: type) -> Mapping[Any, str]:
         """MLX (0.32) refuses operands that it does not know, and takes those that have a
         `__float__` for complex numbers. It refuses arrays as bounds of slices too.
         """
         names = (*yielding.ARITHMETIC, *yielding.BITS, *yielding.COMPARISONS, *yielding.IN_PLACE)
         yielding.yield_to(kind, mx.array, names)
         slices.take_arrays()
+        return NAMES
 
 
 def _placed(program: Program, function: Function) -> Function:

@@ -14,7 +14,8 @@ from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
 from backplane.engines.arrays.native import TakesFunctions
-from backplane.engines.base import Blocks, natives
+from backplane.engines.base import natives
+from backplane.engines.programs import Blocks
 from backplane.engines.table import Table, Value
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
@@ -40,7 +41,7 @@ class NumPyEngine(TakesFunctions, ArrayEngine):
     """Programs run as emitted. The table is that of `engines.arrays`."""
 
     name = "numpy"
-    takes_arrays = gives_arrays = True
+    takes_arrays = True
     library = "numpy"
     native_types = (np.ndarray, np.generic)
     hashable = ("{x}.shape", "{x}.dtype")

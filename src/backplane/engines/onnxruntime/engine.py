@@ -74,7 +74,7 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
     shortage = "(?<!pre-)[Aa]llocat"
-    takes_arrays = gives_arrays = True
+    takes_arrays = True
     holds_arrays = False
     first_size = staticmethod(_first_size)
 

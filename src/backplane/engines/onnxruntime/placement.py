@@ -6,11 +6,12 @@ tensors. So variables stay there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.engine import GPUS, Call, OnnxRuntime
 from backplane.engines.onnxruntime.library import CPU, native, ort
 from backplane.engines.table import Value
@@ -20,7 +21,6 @@ class DeviceEngine(OnnxRuntime):
     """ONNX Runtime, whose programs run on one device."""
 
     takes_arrays = False
-    gives_arrays = False
     writes_over = False
     capabilities = OnnxRuntime.capabilities - {"freezes"}  # values on devices are no arrays
 
@@ -47,9 +47,9 @@ class DeviceEngine(OnnxRuntime):
         """A copy on the device."""
         return self.from_numpy(array)
 
-    def fetch(self, value: Value) -> np.ndarray:
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """A copy of the content."""
-        return self.to_numpy(value)
+        return self.to_numpy
 
     def lend(self, value: Value) -> Value:
         """The value itself: no program writes to it."""

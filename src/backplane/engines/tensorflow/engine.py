@@ -159,11 +159,12 @@ class TensorFlow(Engine):
         """XLA has none for the loss of CTC."""
         return not options.get("compile")
 
-    def yield_to(self, kind: type) -> None:
+    def prepare(self, kind: type) -> Mapping[Any, str]:
         """TensorFlow asks the other class if it has a swapped form of the operator, such as
         `__radd__`. Comparisons have none.
         """
         yielding.yield_to(kind, tf.Tensor, (*yielding.BITS, *yielding.COMPARISONS))
+        return super().prepare(kind)
 
     def compile(self, program: Program) -> Function:
         """Trace the program once. Unknown sizes stay open.

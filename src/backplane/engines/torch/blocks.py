@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from backplane.engines.arrays import buffers
-from backplane.engines.base import Blocks
+from backplane.engines.programs import Blocks
 from backplane.engines.table import Value
 from backplane.engines.torch.dtypes import TORCH
 

@@ -16,9 +16,9 @@ from backplane.core.graph import KeySource
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, natives
+from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
-from backplane.engines.programs import Function, Program
+from backplane.engines.programs import Blocks, Function, Program
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
@@ -240,9 +240,10 @@ class TorchEngine(Engine):
         """All devices: accelerators first."""
         return devices.names()
 
-    def prefer_accelerator(self) -> None:
+    def prepare(self, kind: type) -> Mapping[Any, str]:
         """New tensors go to the first accelerator, if the default device is the CPU."""
         devices.prefer_accelerator()
+        return super().prepare(kind)
 
     def with_device(self, name: str) -> Engine:
         """PyTorch, whose default device is set while programs run."""

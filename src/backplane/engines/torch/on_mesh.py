@@ -13,8 +13,8 @@ from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Read
 from backplane.engines.programs import Function, Program
+from backplane.engines.roles.processes import Read
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch import parts, processes, sharding
 from backplane.engines.torch.control import ROWS

@@ -1,0 +1,1 @@
+"""The parts of what an engine is, one module each. `engines.base` puts them together."""
