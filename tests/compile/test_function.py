@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane.compile.codegen import calls
 from backplane.compile.program import clear_programs, statistics
 from backplane.core import source
 
@@ -27,6 +28,13 @@ PORTABLE_UNIFORM = [
 PORTABLE_NORMAL = [0.3159639537334442, -0.7748939990997314, -1.2753115892410278, 0.4384174346923828]
 
 
+@pytest.fixture(params=[calls.MOST_UNROLLED, 0], ids=["unrolled", "in loops"])
+def both_texts(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that read and write variables line by line, or by loops as those of many variables."""
+    monkeypatch.setattr(calls, "MOST_UNROLLED", request.param)
+
+
+@pytest.mark.usefixtures("both_texts")
 def test_updates_use_the_old_values(engine: Any) -> None:
     a, b = K.variable([1.0]), K.variable([2.0])
     f = K.function([], [a + b], updates=[(a, b), K.update_add(b, a)])
@@ -42,6 +50,7 @@ def test_a_function_without_outputs(engine: Any) -> None:
         f([[1.0, 2.0, 3.0]])
 
 
+@pytest.mark.usefixtures("both_texts")
 def test_a_variable_is_held_once(engine: Any) -> None:
     """Its array is not kept beside what the engine made of it."""
     v = K.variable(np.arange(6.0))
@@ -52,6 +61,7 @@ def test_a_variable_is_held_once(engine: Any) -> None:
     np.testing.assert_array_equal(K.get_value(v), np.arange(6.0))
 
 
+@pytest.mark.usefixtures("both_texts")
 def test_a_failing_call_changes_nothing(engine: Any) -> None:
     v = K.variable([1.0, 2.0])
     x = K.placeholder(shape=(None,))
@@ -63,6 +73,7 @@ def test_a_failing_call_changes_nothing(engine: Any) -> None:
     assert K.get_value(v).tolist() == [1.0, 2.0]
 
 
+@pytest.mark.usefixtures("both_texts")
 def test_outputs_and_variables_share_no_memory(engine: Any) -> None:
     v = K.variable(np.zeros(3))
     x = K.placeholder(shape=(3,))
@@ -76,6 +87,7 @@ def test_outputs_and_variables_share_no_memory(engine: Any) -> None:
     np.testing.assert_array_equal(f([np.ones(3)])[1], [1.0, 1.0, 1.0])
 
 
+@pytest.mark.usefixtures("both_texts")
 def test_an_output_that_is_also_an_update_is_a_copy(engine: Any) -> None:
     v = K.variable([1.0])
     new = v + 1.0

@@ -17,14 +17,17 @@ jax = pytest.importorskip("jax")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
+from backplane.compile.codegen import calls  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.engines.jax import memory  # noqa: E402
 
 SIDE = 200
 
 
-@pytest.fixture(autouse=True)
-def on_jax() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[calls.MOST_UNROLLED, 0], ids=["unrolled", "in loops"])
+def on_jax(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """JAX, with calls that read and write variables line by line or by loops."""
+    monkeypatch.setattr(calls, "MOST_UNROLLED", request.param)
     with engines.use("jax"):
         yield
 

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from backplane import engines
+from backplane.compile.codegen import calls
 from trust.attack import alarms, threads
 from trust.faults import Injector, Interrupt, handling
 from trust.models import SIDE, Model
+
+MOST_UNROLLED = calls.MOST_UNROLLED
 
 
 class Alarm:
@@ -41,7 +44,11 @@ def alarm() -> Iterator[Alarm]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signal_at_any_time(engine: Any, alarm: Alarm) -> None:
+@pytest.mark.parametrize("most", [MOST_UNROLLED, 0], ids=["unrolled", "in loops"])
+def test_a_signal_at_any_time(
+    engine: Any, alarm: Alarm, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_UNROLLED", most)
     model = Model(SIDE)
     model.step([model.x])
     model.step([model.x])
