@@ -210,6 +210,7 @@ TAPED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ],
     ("sum_to", [(2, 3)], {"shape": (1, 3)}),
     ("softmax", [(2, 3)], {"axis": 1}),
+    ("softmax_grad", [(2, 3), (2, 3)], {"axis": 0}),
     ("log_softmax", [(2, 3)], {"axis": 0}),
     ("cumsum", [(2, 3)], {"axis": 1, "reverse": True}),
     ("cumprod", [(2, 3)], {"axis": 1, "reverse": False}),

@@ -51,8 +51,8 @@ BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())
 """Operations that are exact whenever their result can be held."""
 COMPOSED = frozenset(
     "softmax log_softmax logsumexp prod cumprod pow mod floordiv max_pool_grad tanh_grad"
-    " sigmoid_grad normalize_grad adam_update momentum_update gradient_update rows_update"
-    " average_update".split()
+    " sigmoid_grad softmax_grad normalize_grad adam_update momentum_update gradient_update"
+    " rows_update average_update".split()
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
 RELATIVE_TO_ONE = frozenset("log_softmax logsumexp ctc_loss sin cos".split())

@@ -43,15 +43,17 @@ def reduced(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def later_axes(parameter: str) -> StackRule:
-    """For primitives of one operand with a parameter that names axes: with time in front, each axis
-    comes one later.
+    """For primitives with a parameter that names axes, whose operands have the same axes: with time
+    in front, each axis comes one later.
     """
 
-    def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
         assert node.op is not None
         axes = node.params[parameter]
         later = tuple([i + 1 for i in axes]) if isinstance(axes, tuple) else axes + 1
-        return node.op(operands[0].tensor, **{**node.params, parameter: later})
+        if not all(t.stacked for t in operands):
+            return None
+        return node.op(*[t.tensor for t in operands], **{**node.params, parameter: later})
 
     return rule
 

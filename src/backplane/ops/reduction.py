@@ -223,9 +223,28 @@ def log_softmax(x: Spec, *, axis: int) -> Spec:
     return _along("log_softmax", x, axis, FLOAT)
 
 
-@softmax.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return ew.mul(ew.sub(g, sum(ew.mul(g, y), axes=(axis,), keepdims=True)), y)
+@primitive(memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"), linear=(0,))
+def softmax_grad(g: Spec, y: Spec, *, axis: int) -> Spec:
+    """The gradient of `softmax` from its result y: (g − Σ g · y) · y, summed along `axis`."""
+    return ew.like_both("softmax_grad", g, y)
+
+
+def _total(g: Tensor, y: Tensor, axis: int) -> Tensor:
+    return sum(ew.mul(g, y), axes=(axis,), keepdims=True)
+
+
+softmax.vjps(lambda g, y, x, *, axis: softmax_grad(g, y, axis=axis))
+softmax_grad.vjps(
+    lambda c, z, g, y, *, axis: softmax_grad(c, y, axis=axis),
+    lambda c, z, g, y, *, axis: ew.sub(
+        ew.mul(c, ew.sub(g, _total(g, y, axis))), ew.mul(g, _total(c, y, axis))
+    ),
+)
+
+
+@softmax_grad.decompose
+def _(g: Tensor, y: Tensor, *, axis: int) -> Tensor:
+    return ew.mul(ew.sub(g, _total(g, y, axis)), y)
 
 
 def _largest(x: Tensor, axis: int) -> Tensor:

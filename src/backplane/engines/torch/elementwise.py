@@ -47,9 +47,9 @@ for _name in (
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
-def gradient(kernel: Any, *constants: float, **options: str) -> Lowering:
+def gradient(kernel: Any, *constants: Any, **options: str) -> Lowering:
     """PyTorch's own kernel of a gradient, from the cotangent and the operand or the result."""
-    into, fresh = kernel.grad_input, kernel.default
+    into, fresh = getattr(kernel, "grad_input", None) or kernel.out, kernel.default
 
     def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
         if out is None:

@@ -97,6 +97,7 @@ RULES.update(
     slice_grad=lambda shapes, *, slices, shape: _where(shapes, slices, ALL),
     check_windows=lambda shapes, *, sizes: _same(shapes, [i for i, n in enumerate(sizes) if n < 2]),
     softmax=lambda shapes, *, axis: _except(shapes, axis),
+    softmax_grad=lambda shapes, *, axis: _except(shapes, axis),
     log_softmax=lambda shapes, *, axis: _except(shapes, axis),
     cumsum=lambda shapes, *, axis, reverse: _except(shapes, axis),
     cumprod=lambda shapes, *, axis, reverse: _except(shapes, axis),
