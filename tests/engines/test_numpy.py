@@ -573,3 +573,19 @@ def test_products_of_compressed_rows_without_scipy(dtype: str) -> None:
     assert linear._by_lengths(np.zeros(0, dtype), *none, np.ones((2, 3), dtype)).shape == (0, 3)
     with pytest.raises(ValueError, match="200 columns"):
         linear._by_lengths(dense[rows, columns], *places, np.ones((199, 3), dtype))
+
+
+def test_the_layout_of_compressed_rows_goes_with_the_matrix() -> None:
+    y = rng.random((6, 2))
+    before = len(linear._layouts)
+    for count in (2, 3, 1):  # New arrays may be where those of the last matrix were.
+        columns = np.arange(count, dtype="int32")
+        offsets = np.array([0, 0, count], "int32")
+        rows, across = np.ones(count, "int32"), np.zeros(6, "int8")
+        for factor in (1.0, 2.0):
+            values = np.full(count, factor)
+            found = linear._by_lengths(values, columns, offsets, rows, across, y)
+            np.testing.assert_allclose(found, [[0, 0], factor * y[:count].sum(0)])
+            assert len(linear._layouts) == before + 1
+        del columns, offsets
+        assert len(linear._layouts) == before
