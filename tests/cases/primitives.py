@@ -183,6 +183,12 @@ for approximate in (False, True):
     op("gelu", floats(2, 3), id=str(approximate), oracle=gelu, approximate=approximate, smooth=True)
 op("silu", floats(2, 3), oracle=lambda x: x / (1 + np.exp(-x)), smooth=True)
 op(
+    "hard_silu",
+    values([[-4.0, -2.5, -1.0], [0.5, 2.0, 5.0]]),
+    oracle=lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    kinks=[([[-3.0, 3.0, -4.0, 4.0]], [[0.0, 1.0, 0.0, 1.0]])],
+)
+op(
     "normalize", floats(2, 3, 2, 4), floats(2, 4), floats(1, 2, 4), id="groups", axes=(1, 3),
     epsilon=0.125, oracle=normalized, smooth=True,
 )  # fmt: skip

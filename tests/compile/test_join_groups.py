@@ -15,7 +15,16 @@ from backplane.compile.fuse.groups import groups_in
 from backplane.compile.passes.join_groups import join_groups
 from backplane.core.graph import Tensor, toposort
 from backplane.ops import autodiff
-from backplane.ops.groups import gelu, gelu_grad, normalize, normalize_grad, silu, silu_grad
+from backplane.ops.groups import (
+    gelu,
+    gelu_grad,
+    hard_silu,
+    hard_silu_grad,
+    normalize,
+    normalize_grad,
+    silu,
+    silu_grad,
+)
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(4, 6, 8)).astype("float32")
@@ -45,6 +54,14 @@ def share_first(x: Any) -> Any:
 
 def swish(x: Any) -> Any:
     return K.sigmoid(x) * x
+
+
+def hard_swish(x: Any) -> Any:
+    return x * K.relu(x + 3.0, max_value=6.0) / 6.0
+
+
+def by_hard_sigmoid(x: Any) -> Any:
+    return x * (K.relu(3.0 + x, max_value=6.0) * (1.0 / 6.0))
 
 
 def rows(x: Any, gamma: Any, beta: Any) -> Any:
@@ -91,13 +108,14 @@ def channel_groups_with_vectors(x: Any, gamma: Any, beta: Any) -> Any:
 
 
 GELUS = [plain_tanh, factored_tanh, of_a_sum, plain_erf, share_first]
+HARD = [hard_swish, by_hard_sigmoid]
 NORMALIZATIONS = [rows, combined_parameters, without_parameters, batch, batch_with_vectors]
 NORMALIZATIONS += [channel_groups, channel_groups_with_vectors]
 
 
 def operands(form: Callable[..., Any]) -> list[Any]:
     x = K.placeholder((None, 6, 8))
-    return [x] if form in (*GELUS, swish) else [x, K.variable(GAMMA), K.variable(BETA)]
+    return [x] if form in (*GELUS, swish, *HARD) else [x, K.variable(GAMMA), K.variable(BETA)]
 
 
 def training(form: Callable[..., Any], x: Any) -> list[Any]:
@@ -136,7 +154,7 @@ def test_values_and_gradients_are_those_of_what_was_written(
 
 
 def test_so_are_those_of_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    check([*GELUS, swish, *NORMALIZATIONS], monkeypatch)
+    check([*GELUS, swish, *HARD, *NORMALIZATIONS], monkeypatch)
 
 
 def check(forms: Sequence[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +166,7 @@ def check(forms: Sequence[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("form", [*GELUS, swish, *NORMALIZATIONS])
+@pytest.mark.parametrize("form", [*GELUS, swish, *HARD, *NORMALIZATIONS])
 def test_each_form_is_recognized_and_computed_once(form: Callable[..., Any]) -> None:
     given = operands(form)
     y = form(*given)
@@ -156,6 +174,7 @@ def test_each_form_is_recognized_and_computed_once(form: Callable[..., Any]) -> 
     present = ops_in(join_groups([y, slope]))
     forward, backward = (gelu, gelu_grad) if form in GELUS else (normalize, normalize_grad)
     forward, backward = (silu, silu_grad) if form is swish else (forward, backward)
+    forward, backward = (hard_silu, hard_silu_grad) if form in HARD else (forward, backward)
     assert (present.count(forward), present.count(backward)) == (1, 1)
 
 
@@ -173,6 +192,9 @@ def test_what_looks_alike_is_left_alone() -> None:
         0.5 * x * (1 + K.tanh(x)),
         x * (1 + K.erf(x / np.sqrt(2.0))),
         x * K.sigmoid(2.0 * x),
+        x * K.relu(x + 3.0, max_value=6.0) / 5.0,
+        x * K.relu(x + 2.0, max_value=6.0) / 6.0,
+        x * K.relu(x + 3.0, max_value=5.0) / 6.0,
         K.sigmoid(x) * K.tanh(x),
     ):
         assert groups_in(toposort([y])) == []

@@ -23,6 +23,7 @@ from backplane.ops.creation import scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
 from backplane.ops.families import Cotangents, results_like
+from backplane.ops.rectifiers import clipped_relu, clipped_relu_grad
 from backplane.ops.reduction import count, mean
 from backplane.ops.shaping import Axes, sum, sum_to_like
 
@@ -109,7 +110,7 @@ def _(g: Tensor, x: Tensor, *, approximate: bool) -> Tensor:
 
 through_decomposition(gelu_grad)
 
-# --- SiLU -----------------------------------------------------------------------------------------
+# --- SiLU, and with a piecewise linear sigmoid ----------------------------------------------------
 
 
 @partial(ew.elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused())
@@ -136,6 +137,37 @@ def _(g: Tensor, x: Tensor) -> Tensor:
 
 
 through_decomposition(silu_grad)
+
+
+@partial(ew.elementwise_op, axes=like_first, fused=Fused())
+def hard_silu(x: Spec) -> Spec:
+    """The product of x and min(max(x + 3, 0), 6) / 6, also known as hard swish."""
+    check_dtype("hard_silu", "x", x.dtype, FLOAT)
+    return x
+
+
+@ew.gradient_op
+def hard_silu_grad(g: Spec, x: Spec) -> Spec:
+    """The product of g and the derivative of `hard_silu` at x."""
+    return ew.like_both("hard_silu_grad", g, x)
+
+
+def _clipped(x: Tensor) -> Tensor:
+    return clipped_relu(add(x, scalar(3, x.spec.dtype)), high=6.0)
+
+
+hard_silu.vjps(lambda g, y, x: hard_silu_grad(g, x))
+hard_silu.decompose(lambda x: mul(x, mul(_clipped(x), scalar(1 / 6, x.spec.dtype))))
+
+
+@hard_silu_grad.decompose
+def _(g: Tensor, x: Tensor) -> Tensor:
+    share = _clipped(x)
+    slope = add(mul(g, share), clipped_relu_grad(mul(g, x), share, high=6.0))
+    return mul(slope, scalar(1 / 6, x.spec.dtype))
+
+
+through_decomposition(hard_silu_grad)
 
 # --- normalization --------------------------------------------------------------------------------
 

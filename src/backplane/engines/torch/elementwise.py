@@ -49,12 +49,14 @@ for _name in (
 
 def gradient(kernel: Any, *constants: Any, **options: str) -> Lowering:
     """PyTorch's own kernel of a gradient, from the cotangent and the operand or the result."""
-    into, fresh = getattr(kernel, "grad_input", None) or kernel.out, kernel.default
+    overload = "grad_input" if "grad_input" in kernel.overloads() else "out"
+    into, fresh = getattr(kernel, overload), kernel.default
+    result = into._schema.arguments[-1].name
 
     def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
         if out is None:
             return fresh(g, y, *constants, **options)
-        return into(g, y, *constants, **options, grad_input=out)
+        return into(g, y, *constants, **options, **{result: out})
 
     return lowering
 

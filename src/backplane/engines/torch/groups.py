@@ -35,6 +35,8 @@ def gelu_grad(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
 
 TABLE["silu"] = Entry(aten.silu, out=1)
 TABLE["silu_grad"] = Entry(gradient(aten.silu_backward), out=1)
+TABLE["hard_silu"] = Entry(aten.hardswish, out=1)
+TABLE["hard_silu_grad"] = Entry(gradient(aten.hardswish_backward), out=1)
 
 # --- normalization --------------------------------------------------------------------------------
 
