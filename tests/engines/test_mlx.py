@@ -346,3 +346,23 @@ def test_float32_sums_up_to_many_elements_keep_their_digits(reverse: bool) -> No
         expected = np.flip(sums, axis) if reverse else sums
         found = lower(mx.array(x), axis=axis, reverse=reverse)
         np.testing.assert_allclose(np.array(found), expected, rtol=1e-6)
+
+
+# --- sparse matrices ------------------------------------------------------------------------------
+
+
+def test_products_of_compressed_rows_in_a_trace() -> None:
+    """NumPy cannot compute them there: no values are known."""
+    dense = (rng.random((30, 40)) < 0.1) * floats(30, 40)
+    rows, columns = np.nonzero(dense)
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))])
+    whole = [columns, offsets, rows, np.zeros(40)]
+    places = [ENGINE.from_numpy(x.astype("int32")) for x in whole]
+    values, y = ENGINE.from_numpy(dense[rows, columns]), ENGINE.from_numpy(floats(40, 3))
+    specs = [ENGINE.spec_of(x) for x in (values, *places, y)]
+    product = ENGINE.table["rows_matmul"].lowering(specs, {})
+    for run in (product, mx.compile(product)):
+        found = ENGINE.to_numpy(run(values, *places, y))
+        np.testing.assert_allclose(found, dense @ ENGINE.to_numpy(y), rtol=1e-5, atol=1e-6)
+        with pytest.raises(ValueError):
+            mx.eval(run(values, *places, ENGINE.from_numpy(floats(39, 3))))

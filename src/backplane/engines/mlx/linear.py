@@ -8,6 +8,9 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec, is_float
+from backplane.engines import get
+from backplane.engines.mlx.indexing import scatter_add
+from backplane.engines.mlx.values import from_numpy, to_numpy
 from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
@@ -53,3 +56,30 @@ def _of_ints(x: Value, y: Value) -> Value:
         products = x[..., i : i + AT_ONCE, None] * y[..., None, i : i + AT_ONCE, :]
         total = total + mx.sum(products, -2).astype(x.dtype)
     return total
+
+
+@TABLE.build("rows_matmul", unless=lambda specs: specs[0].dtype not in ("float32", "float64"))
+def _rows_matmul(specs: Sequence[Spec]) -> Lowering:
+    """SciPy's product, or NumPy's, on a processor: sums of rows by index take 15 times as long in
+    MLX, which has no other product of sparse matrices.
+    """
+    by_numpy = get("numpy").table["rows_matmul"].lowering(specs, {})
+
+    def product(*operands: Value) -> Value:
+        if mx.default_device() != mx.cpu:
+            return _added_rows(*operands)
+        try:
+            arrays = list(map(to_numpy, operands))
+        except ValueError:  # `mx.compile` traces.
+            return _added_rows(*operands)
+        return from_numpy(by_numpy(*arrays))
+
+    return product
+
+
+def _added_rows(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    y = y.reshape(across.size, y.shape[1])
+    products = values[:, None] * mx.take(y, columns, 0)
+    return scatter_add(products, rows, shape=(offsets.size - 1, y.shape[1]), axis=0)
