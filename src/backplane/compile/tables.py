@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from backplane.compile.fuse.readers import users_of
 from backplane.core.graph import Tensor
 from backplane.ops.indexing import gather
 from backplane.ops.updates import rows_add, rows_set
@@ -23,10 +23,7 @@ def tables(
     that the program replaces, the new value is the old one with other rows, or with
     sums added to rows, and nothing else reads it.
     """
-    users: dict[Tensor, list[Tensor]] = defaultdict(list)
-    for node in order:
-        for x in dict.fromkeys(node.inputs):
-            users[x].append(node)
+    users = users_of(order)
     return frozenset([i for i, x in enumerate(inputs) if _is_table(i, x, users, outputs, state)])
 
 

@@ -8,7 +8,7 @@ root, of operands in normal form. So two ways to write the same expression give 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,15 @@ class Sum(frozenset[tuple[Product, float]]):
 
 
 ZERO = Sum()
+
+
+def atoms_in(form: Sum) -> Iterator[Atom]:
+    """The atoms of a sum, and those in the operands of functions."""
+    for product, _ in form:
+        for x, _ in product:
+            yield x
+            for operand in x.operands if isinstance(x, Call) else ():
+                yield from atoms_in(operand)
 
 
 def _sum(terms: Mapping[Product, float]) -> Sum:

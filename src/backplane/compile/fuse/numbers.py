@@ -13,6 +13,7 @@ from backplane.compile.fuse.algebra import (
     Product,
     Sum,
     atom,
+    atoms_in,
     number_of,
     plus,
     power,
@@ -138,9 +139,7 @@ def renamed(form: Sum, names: Any) -> Sum:
 
 def tensors_in(form: Sum) -> list[Tensor]:
     """The scalar tensors of which a number is made."""
-    atoms = [x for product, _ in form for x, _ in product]
-    inside = [t for x in atoms if isinstance(x, Call) for s in x.operands for t in tensors_in(s)]
-    return [*[x for x in atoms if isinstance(x, Tensor)], *inside]
+    return [x for x in atoms_in(form) if isinstance(x, Tensor)]
 
 
 def tensor_of(form: Sum, dtype: str) -> Tensor:

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, combinations
 from typing import Any, NamedTuple
 
-from backplane.compile.fuse.algebra import Algebra, Atom, Call
+from backplane.compile.fuse.algebra import Algebra, Call, atom, atoms_in
 from backplane.compile.fuse.unify import Grouped, by_tensors, shape_of
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.primitive import Primitive
@@ -104,7 +104,8 @@ def _traced(
     whole, *others = [by_tensors(Algebra()(t)) for t in results]
     functions = [x for product in whole for x, _ in product if isinstance(x, Call)]
     site = next(x for x in functions if x.op is None or not x.op.reduction)
-    anchor = next(i for i, t in enumerate(operands) if t in _tensors(site))
+    inside = {*atoms_in(atom(site))}
+    anchor = next(i for i, t in enumerate(operands) if t in inside)
     forms = {}
     for power in POWERS:
         form = {
@@ -113,25 +114,6 @@ def _traced(
         }
         forms[power] = shape_of(form), form
     return GroupPattern(op, params, tuple(operands), numbers, site, anchor, forms, tuple(others))
-
-
-def _tensors(x: Atom) -> Iterator[Tensor]:
-    if isinstance(x, Tensor):
-        yield x
-        return
-    for operand in x.operands:
-        for product, _ in operand:
-            for y, _ in product:
-                yield from _tensors(y)
-
-
-def _calls(x: Atom) -> Iterator[Call]:
-    if isinstance(x, Call):
-        yield x
-        for operand in x.operands:
-            for product, _ in operand:
-                for y, _ in product:
-                    yield from _calls(y)
 
 
 class Look(NamedTuple):
@@ -153,7 +135,8 @@ def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
             for i in range(len(op.fused.options)):
                 form = Form(op, i)
                 site = form.usual.site
-                reductions = frozenset([x.op for x in _calls(site) if x.op and x.op.reduction])
+                inside = [x.op for x in atoms_in(atom(site)) if isinstance(x, Call)]
+                reductions = frozenset([inner for inner in inside if inner and inner.reduction])
                 scaled = all(n != 1 for _, n in site.operands[0])
                 for kind in ROOTS if site.op is None else (site.op,):
                     found.setdefault(kind, []).append(Look(form, reductions, scaled))

@@ -1,12 +1,13 @@
-"""The readers of each tensor, and the nodes that an engine has kernels for."""
+"""The readers of each tensor, the terms of sums, and the nodes that an engine has kernels for."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from backplane.core.graph import Tensor, toposort
 from backplane.engines.table import Entry
+from backplane.ops.elementwise import add
 
 
 def uses_of(outputs: Sequence[Tensor], order: Iterable[Tensor] | None = None) -> Counter[Tensor]:
@@ -26,6 +27,19 @@ def users_of(order: Iterable[Tensor]) -> dict[Tensor, list[Tensor]]:
         for t in node.inputs:
             users.setdefault(t, []).append(node)
     return users
+
+
+def terms_of(
+    terms: Sequence[Tensor], is_sum: Callable[[Tensor], bool] = lambda t: t.op is add
+) -> Iterator[Tensor]:
+    """The tensors whose sum is that of `terms`, in their order. `is_sum` tells which are sums."""
+    stack = [*reversed(terms)]
+    while stack:
+        t = stack.pop()
+        if is_sum(t):
+            stack += reversed(t.inputs)
+        else:
+            yield t
 
 
 def serves(entry: Entry | None, node: Tensor) -> bool:

@@ -28,7 +28,7 @@ from backplane.compile.fuse.algebra import (
     times,
 )
 from backplane.compile.fuse.numbers import tensor_of
-from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.fuse.unify import ONCE, by_tensors
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
@@ -58,15 +58,11 @@ def lookups(gradient: Tensor, table: Tensor) -> list[Tensor]:
     """The gradients of lookups in rows of `table` that `gradient` is the sum of; none if it is not
     such a sum.
     """
-    found, waiting = list[Tensor](), [gradient]
-    while waiting:
-        t = waiting.pop()
-        if t.op is add:
-            waiting += t.inputs
-        elif t.op is scatter_add and not t.params["axis"] and t.spec == table.spec:
-            found.append(t)
-        else:
+    found = list[Tensor]()
+    for t in terms_of([gradient]):
+        if t.op is not scatter_add or t.params["axis"] or t.spec != table.spec:
             return []
+        found.append(t)
     return found if table.spec.is_static else []
 
 

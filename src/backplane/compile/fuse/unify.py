@@ -244,11 +244,9 @@ class StepUnifier(Unifier):
         form: Callable[[Tensor, Tensor | None], Sum],
     ) -> None:
         self.pattern, self.news, self.form = pattern, news, form
-        pairs = zip(pattern.results, pattern.variables, strict=True)
-        self.variable_of: dict[Atom, Tensor] = dict(pairs)
-        self.result_of: dict[Atom, Tensor] = {
-            v: t for t, v in zip(pattern.results, pattern.variables, strict=True)
-        }
+        results, variables = pattern.results, pattern.variables
+        self.variable_of: dict[Atom, Tensor] = dict(zip(results, variables, strict=True))
+        self.result_of: dict[Atom, Tensor] = dict(zip(variables, results, strict=True))
         self.new = {v: t for t, v in news.items()}
 
     def results(self, match: Match, first: Grouped) -> Iterator[Match]:

@@ -15,21 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.passes.loop_body import (
     Joining,
     Known,
     Loop,
-    is_add,
     movable,
     plus,
-    terms_of,
 )
 from backplane.compile.passes.sink import After
 from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import tie
 from backplane.ops.control import scan_
+from backplane.ops.elementwise import add
 
 
 def hoist(outputs: Sequence[Tensor], joining: Joining) -> list[Tensor]:
@@ -101,13 +100,13 @@ class _Before:
         partial: set[Tensor] = set()
 
         def regrouped(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-            if not is_add(node) or self._is_known(node):
+            if node.op is not add or self._is_known(node):
                 return None
             plain = node if inputs == node.inputs else rebuild(node, inputs)
             if node in inner:
                 partial.add(plain)
                 return plain
-            grouped = self._grouped(node, terms_of(plain, partial))
+            grouped = self._grouped(node, [*terms_of(plain.inputs, partial.__contains__)])
             return plain if grouped is None else grouped
 
         self.loop.outputs = rewrite(self.loop.outputs, regrouped)
@@ -118,9 +117,9 @@ class _Before:
         return {
             t
             for node in order
-            if is_add(node) and not self._is_known(node)
+            if node.op is add and not self._is_known(node)
             for t in node.inputs
-            if is_add(t) and users[t] == 1 and not self._is_known(t)
+            if t.op is add and users[t] == 1 and not self._is_known(t)
         }
 
     def _grouped(self, node: Tensor, terms: Sequence[Tensor]) -> Tensor | None:

@@ -145,11 +145,13 @@ def _plan(
                 if source in loops and (found := _gradient(node, source, loops[source])):
                     backward[node] = found
     # Whoever else reads what a step computes on its way needs the loop.
-    needed = {t.inputs[0] for t in outputs if _is_inside(t, loops, backward)}
-    for node in order:
-        for t in node.inputs:
-            if _is_inside(t, loops, backward) and not _is_joined(node, t.inputs[0], backward):
-                needed.add(t.inputs[0])
+    reads = [(None, t) for t in outputs] + [(node, t) for node in order for t in node.inputs]
+    needed = {
+        t.inputs[0]
+        for reader, t in reads
+        if _is_inside(t, loops, backward)
+        and not (reader in backward and backward[reader].scan is t.inputs[0])
+    }
     backward = {
         node: found
         for node, found in backward.items()
@@ -157,10 +159,6 @@ def _plan(
     }
     kept = {found.scan for found in backward.values()}
     return {node: loop for node, loop in loops.items() if node in kept}, backward
-
-
-def _is_joined(node: Tensor, source: Tensor, backward: dict[Tensor, _Gradient]) -> bool:
-    return node in backward and backward[node].scan is source
 
 
 def _is_inside(t: Tensor, loops: dict[Tensor, _Loop], backward: dict[Tensor, _Gradient]) -> bool:

@@ -177,24 +177,6 @@ def weight(spec: Spec) -> int:
     return int(np.prod([32 if n is None else n for n in spec.shape], dtype=np.int64))
 
 
-def is_add(node: Tensor) -> bool:
-    """Whether a node is a sum of two tensors."""
-    return node.op is add
-
-
-def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
-    """The terms of a sum whose partial sums are `inner`."""
-    terms = []
-    stack = [*reversed(node.inputs)]
-    while stack:
-        t = stack.pop()
-        if t in inner:
-            stack += reversed(t.inputs)
-        else:
-            terms.append(t)
-    return terms
-
-
 # --- all steps at once ----------------------------------------------------------------------------
 
 

@@ -6,9 +6,9 @@ import builtins
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
@@ -95,7 +95,9 @@ def _biased(
             given = inputs[i] if shaped is None else inputs[i].inputs[0]
             operands, spec = (*given.inputs, inputs[1 - i]), product.spec
             both = Tensor(kernels[product.op], operands, product.params, spec, node.where)
-            return both if shaped is None else _with_first(inputs[i], both)
+            if shaped is None:
+                return both
+            return rebuild(inputs[i], (both, *inputs[i].inputs[1:]), keep_spec=True)
     return None
 
 
@@ -108,12 +110,6 @@ def _rows_of(x: Tensor) -> Tensor | None:
     rows = x.inputs[0]
     same = rows.spec.shape[-1] is not None and rows.spec.shape[-1] == x.spec.shape[-1]
     return rows if same and rows.spec.dtype in ("float32", "float64") else None
-
-
-def _with_first(node: Tensor, x: Tensor) -> Tensor:
-    """`node` with another first operand of the same spec."""
-    assert node.op is not None
-    return Tensor(node.op, (x, *node.inputs[1:]), node.params, node.spec, node.where)
 
 
 def _is_vector_of_channels(x: Tensor, bias: Tensor) -> bool:
@@ -229,50 +225,29 @@ MOST_SLICES = 256
 """Slices that are looked at: the sum of n of them is met n − 1 times."""
 
 
-class _Part(NamedTuple):
-    """A tensor of `shape` that is `g` from `start` to `stop` along `axis`, and zero elsewhere."""
-
-    shape: tuple[int | None, ...]
-    axis: int
-    start: int
-    stop: int
-    g: Tensor
-
-
 def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """A `concat` that equals x + y, if the terms are gradients of slices that cover one axis
     exactly.
     """
     if not all(t.op is slice_grad or t.op is add for t in inputs):
         return None
-    parts: list[_Part] = []
-    waiting = list(inputs)
-    while waiting:
-        t = waiting.pop()
-        if t.op is None or len(parts) == MOST_SLICES:
+    parts: list[tuple[int, int, Tensor]] = []
+    places: set[tuple[Sizes, int]] = set()
+    for t in terms_of(inputs):
+        few = t.op is slice_grad and len(parts) < MOST_SLICES
+        span = _span(t.spec.shape, t.params["slices"]) if few else None
+        if span is None:
             return None
-        if t.op is add:
-            waiting += t.inputs
-            continue
-        part = _part(t) if t.op is slice_grad else None
-        if part is None or (parts and part[:2] != parts[0][:2]):
+        places.add((t.spec.shape, span[0]))
+        parts.append((*span[1:], t.inputs[0]))
+        if len(places) > 1:
             return None
-        parts.append(part)
-    parts.sort(key=lambda part: part.start)
-    shape, axis = parts[0][:2]
-    bounds = [0, *[part.stop for part in parts]]
-    if [part.start for part in parts] != bounds[:-1] or bounds[-1] != shape[axis]:
+    ((shape, axis),) = places
+    starts, stops, gradients = zip(*sorted(parts, key=lambda part: part[0]), strict=True)
+    if [*starts, shape[axis]] != [0, *stops]:
         return None
     with changed(line=node.where):
-        return concat(*[part.g for part in parts], axis=axis)
-
-
-def _part(t: Tensor) -> _Part | None:
-    """The part that `t` is, if it is the gradient of a slice without gaps along a single axis of
-    known size.
-    """
-    span = _span(t.spec.shape, t.params["slices"])
-    return None if span is None else _Part(t.spec.shape, *span, t.inputs[0])
+        return concat(*gradients, axis=axis)
 
 
 def _span(shape: Sizes, slices: Slices) -> tuple[int, int, int] | None:

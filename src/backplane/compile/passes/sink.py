@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.passes.loop_body import (
     Known,
     Loop,
     is_accumulated,
-    is_add,
     movable,
     over_steps,
     plus,
-    terms_of,
     total,
     weight,
 )  # fmt: skip
@@ -23,6 +21,7 @@ from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, topos
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
 from backplane.ops.creation import dim
+from backplane.ops.elementwise import add
 from backplane.ops.reduction import sum as sum_
 
 
@@ -51,14 +50,14 @@ class After:
         found = {}
         for i, (state, end) in enumerate(zip(loop.states, loop.outputs, strict=False)):
             alone = users[state] == users[end] == 1
-            if not (alone and is_add(end) and state.spec.is_static):
+            if not (alone and end.op is add and state.spec.is_static):
                 continue
             inner = {
                 t for t in toposort([end], stop=loop.states)
-                if is_add(t) and users[t] == 1 and t.spec == state.spec
+                if t.op is add and users[t] == 1 and t.spec == state.spec
                 and all(x.spec == t.spec for x in t.inputs)
             }  # fmt: skip
-            terms = terms_of(end, inner) if end in inner else []
+            terms = [*terms_of(end.inputs, inner.__contains__)] if end in inner else []
             if terms.count(state) == 1:
                 terms.remove(state)
                 found[i] = terms
