@@ -64,7 +64,7 @@ op("relu", ints(2, 3, low=-3, high=3), id="int", oracle=lambda x: np.maximum(x, 
 op("relu_grad", distinct(2, 3), distinct(2, 3), oracle=lambda g, y: np.where(y > 0, g, 0))
 op("sigmoid_grad", floats(2, 3), floats(2, 3), oracle=lambda g, y: g * y * (1 - y), smooth=True)
 op("tanh_grad", floats(2, 3), floats(2, 3), oracle=lambda g, y: g * (1 - y * y), smooth=True)
-for axis in (0, 1):
+for axis in (0, 1, 2):
     op(
         "softmax_grad", floats(2, 3, 2), floats(2, 3, 2), id=str(axis), axis=axis, smooth=True,
         oracle=lambda g, y, axis: (g - (g * y).sum(axis, keepdims=True)) * y,
