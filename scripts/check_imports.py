@@ -194,10 +194,10 @@ def _within(module: str, part: str) -> bool:
 
 
 def circles(files: list[Path], root: Path) -> list[list[str]]:
-    """The modules that import each other, in groups. Imports for type hints count, and those
-    inside of functions do not.
+    """The modules that import each other, in groups. Imports inside of functions count too: a base
+    that needs its subclass is a circle whenever it asks for it.
     """
-    edges = {module_name(file, root): set(_at_import(file, root)) for file in files}
+    edges = {module_name(file, root): {i.target for i in imports(file, root)} for file in files}
     reached = {module: _reachable(module, edges) for module in edges}
     groups = {
         tuple(sorted(other for other in reached[module] if module in reached.get(other, ())))
@@ -205,18 +205,6 @@ def circles(files: list[Path], root: Path) -> list[list[str]]:
         if module in reached[module]
     }
     return [list(group) for group in sorted(groups)]
-
-
-def _at_import(file: Path, root: Path) -> Iterator[str]:
-    importer = module_name(file, root)
-    package = importer if file.name == "__init__.py" else importer.rpartition(".")[0]
-    waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"), str(file))]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        yield from _targets(node, package, root)
-        waiting += ast.iter_child_nodes(node)
 
 
 def _reachable(module: str, edges: dict[str, set[str]]) -> set[str]:

@@ -13,10 +13,10 @@ from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
 from backplane.keras3.call import standard, tensor_of, tracing, unwrapped
 from backplane.keras3.ops import core
+from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.step import Scope
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.trace import recording
-from backplane.keras3.variable import to_array
 
 
 def export_onnx(

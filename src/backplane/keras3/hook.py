@@ -21,28 +21,14 @@ from typing import Any
 
 from backplane import config as backplane_config
 from backplane import engines
+from backplane.keras3 import inventory
+from backplane.keras3.inventory import SERVED
 from backplane.known_engines import canonical
 
 NAME = "backplane"
 """The result of `keras.backend.backend()`."""
 
 PREFIX = f"keras.src.backend.{NAME}"
-
-SERVED = {
-    "core": "backplane.keras3.ops.core",
-    "distribution_lib": "backplane.keras3.distribution",
-    "image": "backplane.keras3.ops.image",
-    "linalg": "backplane.keras3.ops.linalg",
-    "math": "backplane.keras3.ops.math",
-    "nn": "backplane.keras3.ops.nn",
-    "numpy": "backplane.keras3.ops.numpy",
-    "random": "backplane.keras3.random",
-    "rnn": "backplane.keras3.rnn",
-    "trainer": "backplane.keras3.trainer",
-    "layer": "backplane.keras3.layer",
-    "export": "backplane.keras3.export",
-}
-"""Module of Keras' backend → our module with its functions."""
 
 AT_TOP = {
     "core": (
@@ -130,8 +116,6 @@ class _Server(Loader):
 def _tell_what_is_lacking() -> None:
     """Warn if the installed Keras asks for functions that this backend does not have."""
     from keras.src.version import __version__
-
-    from backplane.keras3 import inventory
 
     if found := inventory.notice(__version__):
         warnings.warn(found, stacklevel=2)

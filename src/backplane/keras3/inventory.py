@@ -15,7 +15,21 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from backplane.keras3.hook import SERVED
+SERVED = {
+    "core": "backplane.keras3.ops.core",
+    "distribution_lib": "backplane.keras3.distribution",
+    "image": "backplane.keras3.ops.image",
+    "linalg": "backplane.keras3.ops.linalg",
+    "math": "backplane.keras3.ops.math",
+    "nn": "backplane.keras3.ops.nn",
+    "numpy": "backplane.keras3.ops.numpy",
+    "random": "backplane.keras3.random",
+    "rnn": "backplane.keras3.rnn",
+    "trainer": "backplane.keras3.trainer",
+    "layer": "backplane.keras3.layer",
+    "export": "backplane.keras3.export",
+}
+"""Module of Keras' backend → our module with its functions."""
 
 COMPLETE = ("numpy", "jax", "torch")
 """Backends of Keras' own that are complete. A function that only some of them have is a part of

@@ -17,10 +17,10 @@ from backplane.core.spec import Spec
 from backplane.keras3 import distribution
 from backplane.keras3.call import tensor_of, tracing, unwrapped
 from backplane.keras3.naming import name_operation
+from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.ops.core import is_tensor
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.trace import Trace, recording
-from backplane.keras3.variable import to_array
 from backplane.ops.lift import cast_to
 
 

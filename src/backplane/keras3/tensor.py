@@ -7,7 +7,6 @@ tensors element by element. So Keras gets this class, whose operators are Keras'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,15 @@ from backplane.keras3 import trace
 
 _CHANGING = (graph.Placeholder, Variable)
 
-NUMPY = "backplane.keras3.ops.numpy"
-"""The module with the functions of operators. It is looked up at the first use, because it is
-written over tensors itself."""
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""The functions of operators, by name. The modules in `ops` put them here, because they are written
+over tensors themselves.
+"""
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
     def method(self: Tensor, *others: object) -> Any:
-        function = getattr(import_module(NUMPY), name)
+        function = FUNCTIONS[name]
         return function(*others, self) if swapped else function(self, *others)
 
     return method
@@ -70,8 +70,8 @@ class Tensor:
         """`array + tensor` is computed as `keras.ops.add`; other functions of NumPy are refused."""
         name = _OPERATORS.get(ufunc.__name__)
         if name is not None and method == "__call__" and not options:
-            return getattr(import_module(NUMPY), name)(*inputs)
-        known = hasattr(import_module(NUMPY), name or ufunc.__name__)
+            return FUNCTIONS[name](*inputs)
+        known = (name or ufunc.__name__) in FUNCTIONS
         use = f"keras.ops.{name or ufunc.__name__}" if known else "functions of keras.ops"
         raise TypeError(
             f"numpy.{ufunc.__name__} takes values, but {self!r} is symbolic, as all tensors are "
@@ -101,16 +101,16 @@ class Tensor:
     @property
     def T(self) -> Any:  # noqa: N802 - its name in NumPy
         """The tensor with its axes in reverse order."""
-        return import_module(NUMPY).transpose(self)
+        return FUNCTIONS["transpose"](self)
 
     def astype(self, dtype: Any) -> Any:
         """The tensor in another dtype."""
-        return import_module("backplane.keras3.ops.core").cast(self, dtype)
+        return FUNCTIONS["cast"](self, dtype)
 
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape, given as numbers or as one tuple."""
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-        return import_module(NUMPY).reshape(self, sizes)
+        return FUNCTIONS["reshape"](self, sizes)
 
     def __repr__(self) -> str:
         return f"<symbolic tensor {self.name!r} shape={self.shape} dtype={self.dtype}>"
@@ -135,7 +135,7 @@ class Tensor:
     __hash__ = object.__hash__
 
     def __getitem__(self, key: Any) -> Any:
-        return import_module("backplane.keras3.ops.core").getitem(self, key)
+        return FUNCTIONS["getitem"](self, key)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from keras.src.backend.common import KerasVariable
 
-from backplane import engines
-from backplane.core import graph
 from backplane.core import variable as core
 from backplane.engines.placement import OnDevice
 from backplane.keras3 import call, distribution
-from backplane.keras3.tensor import Tensor
+from backplane.keras3.ops.conversion import convert_to_tensor, to_array
 
 
 class Variable(KerasVariable):
@@ -54,8 +52,6 @@ class Variable(KerasVariable):
         self._value = value
 
     def _convert_to_tensor(self, value: Any, dtype: Any = None) -> Any:
-        from backplane.keras3.ops.core import convert_to_tensor
-
         return convert_to_tensor(value, dtype=dtype)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -67,19 +63,3 @@ class Variable(KerasVariable):
         that it does not know, and does not ask them first.
         """
         return self.value
-
-
-def to_array(value: Any) -> np.ndarray:
-    """Anything that has a value as a NumPy array.
-
-    Raises:
-        TypeError: for symbolic tensors.
-    """
-    if isinstance(value, KerasVariable):
-        value = value.value
-    if isinstance(value, Tensor):
-        return value.numpy()
-    if isinstance(value, graph.Tensor):
-        return value.eval()
-    engine = engines.engine_of(value)
-    return np.asarray(value) if engine is None else engine.to_numpy(value)

@@ -1,5 +1,5 @@
 """The engine `jax`: JAX, compiled by XLA, on any of its devices."""
 
-from backplane.engines.jax.engine import ENGINE
+from backplane.engines.jax.placement import ENGINE
 
 __all__ = ["ENGINE"]

@@ -14,7 +14,6 @@ from jax.extend.core import get_opaque_trace_state
 
 from backplane.core.atomic import deferred_signals
 from backplane.core.graph import KeySource
-from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, natives
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown, ynnpack
@@ -148,22 +147,6 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
-    def mesh_devices(self) -> list[str]:
-        """All devices of JAX's default platform."""
-        return [f"{d.platform}:{d.id}" for d in jax.devices()]
-
-    def connect(self, address: str | None, count: int | None, index: int | None) -> int:
-        """`jax.distributed`."""
-        jax.distributed.initialize(address, count, index)
-        return jax.process_count()
-
-    def with_mesh(self, mesh: Mesh) -> Engine:
-        """Programs over all devices, by XLA's partitioner."""
-        # Here: a program on one device needs none of it.
-        from backplane.engines.jax.sharding import MeshEngine
-
-        return MeshEngine(mesh)
-
     # --- functions of JAX -----------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
@@ -204,13 +187,6 @@ class JaxEngine(Engine):
     def devices(self) -> list[str]:
         """All devices of this process."""
         return list(local_devices())
-
-    def with_device(self, name: str) -> Engine:
-        """JAX, whose default device is set while programs run."""
-        # Here: few programs choose a device.
-        from backplane.engines.jax.placement import DeviceEngine
-
-        return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.
@@ -362,5 +338,4 @@ def _strong(function: Function) -> Function:
     return run
 
 
-ENGINE = JaxEngine()
 as_pytrees.register()

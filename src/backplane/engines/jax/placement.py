@@ -1,4 +1,4 @@
-"""JAX on a device that the user chose."""
+"""JAX where it computes: on its default device, on one that the user chose, or over a mesh."""
 
 from __future__ import annotations
 
@@ -7,12 +7,38 @@ from typing import Any
 
 import jax
 
+from backplane.core.mesh import Mesh
+from backplane.engines.base import Engine
 from backplane.engines.jax.engine import JaxEngine, local_devices
 from backplane.engines.placement import OnDevice
 from backplane.engines.table import Value
 
 
-class DeviceEngine(OnDevice, JaxEngine):
+class Jax(JaxEngine):
+    """JAX, which knows its devices and meshes of them."""
+
+    def with_device(self, name: str) -> Engine:
+        """JAX, whose default device is set while programs run."""
+        return DeviceEngine(name)
+
+    def mesh_devices(self) -> list[str]:
+        """All devices of JAX's default platform."""
+        return [f"{d.platform}:{d.id}" for d in jax.devices()]
+
+    def connect(self, address: str | None, count: int | None, index: int | None) -> int:
+        """`jax.distributed`."""
+        jax.distributed.initialize(address, count, index)
+        return jax.process_count()
+
+    def with_mesh(self, mesh: Mesh) -> Engine:
+        """Programs over all devices, by XLA's partitioner."""
+        # Here: a program on one device needs none of it.
+        from backplane.engines.jax.sharding import MeshEngine
+
+        return MeshEngine(mesh)
+
+
+class DeviceEngine(OnDevice, Jax):
     """JAX, whose programs run on one device."""
 
     def named(self, name: str) -> jax.Device:
@@ -26,3 +52,6 @@ class DeviceEngine(OnDevice, JaxEngine):
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""
         return jax.device_put(value, self.place)
+
+
+ENGINE = Jax()

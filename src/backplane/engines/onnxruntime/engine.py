@@ -175,15 +175,6 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
         """A GPU, where ONNX Runtime was built for one, and the CPU."""
         return [*(["gpu:0"] if GPUS.intersection(ort.get_available_providers()) else []), "cpu:0"]
 
-    def with_device(self, name: str) -> Engine:
-        """ONNX Runtime with the providers of the device. Values are tensors in the memory of the
-        device.
-        """
-        # Here: few programs choose a device.
-        from backplane.engines.onnxruntime.placement import DeviceEngine
-
-        return DeviceEngine(name)
-
     def for_opset(self, opset: int | None) -> OnnxRuntime:
         """This engine without the lowerings to operators that a version of ONNX does not have."""
         missing = [name for name, since in groups.SINCE.items() if (opset or OPSET) < since]
@@ -384,6 +375,3 @@ def _giving_alike(call: Call) -> Call:
         return results
 
     return run
-
-
-ENGINE = OnnxRuntime()

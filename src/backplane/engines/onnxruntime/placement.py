@@ -1,6 +1,6 @@
-"""ONNX Runtime on a device that the user chose.
+"""ONNX Runtime where it computes: on the CPU, or on a device that the user chose.
 
-Values are tensors of ONNX Runtime in the memory of the device, and sessions take and give such
+On such a device, values are tensors of ONNX Runtime in its memory, and sessions take and give such
 tensors. So variables stay there.
 """
 
@@ -12,12 +12,23 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines.base import Engine
 from backplane.engines.onnxruntime.engine import GPUS, Call, OnnxRuntime
 from backplane.engines.onnxruntime.library import CPU, native, ort
 from backplane.engines.table import Value
 
 
-class DeviceEngine(OnnxRuntime):
+class OnDevices(OnnxRuntime):
+    """ONNX Runtime on the CPU, which knows other devices."""
+
+    def with_device(self, name: str) -> Engine:
+        """ONNX Runtime with the providers of the device. Values are tensors in the memory of the
+        device.
+        """
+        return DeviceEngine(name)
+
+
+class DeviceEngine(OnDevices):
     """ONNX Runtime, whose programs run on one device."""
 
     takes_arrays = False
@@ -93,3 +104,6 @@ class DeviceEngine(OnnxRuntime):
             return tuple([self.from_numpy(y) for y in call(*[x.numpy() for x in values])])
 
         return run
+
+
+ENGINE = OnDevices()

@@ -1,5 +1,5 @@
 """The engine `torch`: PyTorch, on any of its devices."""
 
-from backplane.engines.torch.engine import ENGINE
+from backplane.engines.torch.placement import ENGINE
 
 __all__ = ["ENGINE"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from backplane.core.graph import KeySource
-from backplane.core.mesh import Layout, Mesh
+from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Engine, natives
-from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Blocks, Function, Program
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
@@ -178,25 +177,6 @@ class TorchEngine(Engine):
 
     # --- meshes of devices ----------------------------------------------------------------------
 
-    def mesh_devices(self) -> list[str]:
-        """One for each process."""
-        from backplane.engines.torch import processes  # Here, as in `with_mesh`.
-
-        return processes.devices()
-
-    def connect(self, address: str | None, count: int | None, index: int | None) -> int:
-        """`torch.distributed`."""
-        from backplane.engines.torch import processes  # Here, as in `with_mesh`.
-
-        return processes.connect(address, count, index)
-
-    def with_mesh(self, mesh: Mesh) -> Engine:
-        """Programs over several processes, by `torch.distributed`."""
-        # Here: a program on one device needs none of it.
-        from backplane.engines.torch.on_mesh import MeshEngine
-
-        return MeshEngine(self, mesh)
-
     # --- functions of PyTorch -------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
@@ -244,10 +224,6 @@ class TorchEngine(Engine):
         """New tensors go to the first accelerator, if the default device is the CPU."""
         devices.prefer_accelerator()
         return super().prepare(kind)
-
-    def with_device(self, name: str) -> Engine:
-        """PyTorch, whose default device is set while programs run."""
-        return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
         """The program as it is, or through `torch.compile` if the option `compile` is given: True,
@@ -333,24 +309,3 @@ def without_tape(function: Function) -> Function:
             switch(True)
 
     return run
-
-
-class DeviceEngine(OnDevice, TorchEngine):
-    """PyTorch, whose programs run on one device."""
-
-    feeds_at_once = None
-    named = staticmethod(devices.named)
-
-    def here(self) -> AbstractContextManager[Any]:
-        """PyTorch's default device."""
-        return self.place
-
-    def _run_here(self, run: Function) -> Function:
-        return run if devices.ACCELERATED else super()._run_here(run)
-
-    def moved(self, value: Value) -> Value:
-        """A copy on the device, or the value itself if it is there."""
-        return value.to(self.place)
-
-
-ENGINE = TorchEngine()

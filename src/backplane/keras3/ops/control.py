@@ -18,6 +18,7 @@ from backplane.core.graph import Tensor as Node
 from backplane.core.graph import constant
 from backplane.keras3 import trace
 from backplane.keras3.call import alike, is_tracing, op, tensor_of, unwrapped, users, wrapped
+from backplane.keras3.ops.conversion import convert_to_tensor
 from backplane.keras3.ops.parts import joined, part_of
 from backplane.keras3.tensor import Tensor
 from backplane.ops import control
@@ -156,7 +157,7 @@ def while_loop(
     if builds_graph(start):
         state = _built_while(cond, step, start, maximum_iterations)
     else:
-        state = tree.map_structure(_converted, start)
+        state = tree.map_structure(convert_to_tensor, start)
         count = 0
         while (maximum_iterations is None or count < maximum_iterations) and bool(cond(*state)):
             state, count = step(*state), count + 1
@@ -230,7 +231,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any) -> Any:
             (lower, init_val),
         )  # fmt: skip
         return value
-    numbers = _converted(np.arange(int(lower), int(upper), dtype="int32"))
+    numbers = convert_to_tensor(np.arange(int(lower), int(upper), dtype="int32"))
     return scan(lambda value, i: (body_fun(i, value), None), init_val, numbers)[0]
 
 
@@ -242,12 +243,6 @@ def _less(x: Any, y: Any) -> Any:
 @op
 def _plus_one(x: Any) -> Any:
     return ew.add(*alike(x, 1))
-
-
-def _converted(x: Any) -> Any:
-    from backplane.keras3.ops.core import convert_to_tensor
-
-    return convert_to_tensor(x)
 
 
 def scan(
@@ -271,8 +266,8 @@ def scan(
         raise ValueError("Got no `xs` to scan over and `length` not provided.")
     if builds_graph(init, xs):
         return _built_scan(f, init, xs, length, reverse)
-    init = tree.map_structure(_converted, init)
-    rows = None if xs is None else tree.map_structure(_converted, xs)
+    init = tree.map_structure(convert_to_tensor, init)
+    rows = None if xs is None else tree.map_structure(convert_to_tensor, xs)
     count = int(tree.flatten(rows)[0].shape[0] if length is None else length)
     carry, ys = init, []
     for i in reversed(range(count)) if reverse else range(count):
@@ -334,7 +329,7 @@ def associative_scan(f: Function, elems: Any, reverse: bool = False, axis: int =
     """
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
-    flat = [_converted(x) for x in tree.flatten(elems)]
+    flat = [convert_to_tensor(x) for x in tree.flatten(elems)]
     count = flat[0].shape[axis]
     if any(x.shape[axis] != count for x in flat):
         raise ValueError(

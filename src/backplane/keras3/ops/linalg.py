@@ -14,8 +14,8 @@ from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, is_float
 from backplane.keras3.call import alike, eager_engine, float_of, op, tensor_of, users
+from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.tensor import Tensor as Symbolic
-from backplane.keras3.variable import to_array
 from backplane.ops import elementwise as ew
 from backplane.ops import factorization as fa
 from backplane.ops import reduction as red

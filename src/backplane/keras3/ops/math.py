@@ -14,12 +14,12 @@ from backplane.backend._args import as_axes
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import HALVES, is_float
 from backplane.keras3.call import alike, float_of, op, tensor_of
+from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.ops.linalg import norm as norm  # Keras before 3.15 asks for them here.
 from backplane.keras3.ops.linalg import qr as qr
 from backplane.keras3.ops.linalg import solve as solve
 from backplane.keras3.ops.numpy import pad, take_along_axis
 from backplane.keras3.tensor import Tensor as Symbolic
-from backplane.keras3.variable import to_array
 from backplane.ops import elementwise as ew
 from backplane.ops import fourier
 from backplane.ops import reduction as red

@@ -13,8 +13,8 @@ from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.keras3.call import alike, float_of, op, standard, tensor_of
+from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.settings import epsilon
-from backplane.keras3.variable import to_array
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction
 from backplane.ops.axes import moved

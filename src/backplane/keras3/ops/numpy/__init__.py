@@ -21,3 +21,6 @@ from backplane.keras3.ops.numpy.shaping import *  # noqa: F403
 from backplane.keras3.ops.numpy.sorting import *  # noqa: F403
 from backplane.keras3.ops.numpy.trigonometry import *  # noqa: F403
 from backplane.keras3.ops.numpy.windows import *  # noqa: F403
+from backplane.keras3.tensor import FUNCTIONS
+
+FUNCTIONS.update({name: f for name, f in globals().items() if callable(f)})
