@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.engines.arrays import buffers
+from backplane.engines.arrays.fast import buffers
 
 SHAPE, DTYPE = (64, 32, 32), np.dtype("float64")
 

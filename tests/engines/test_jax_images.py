@@ -16,7 +16,8 @@ from jax import lax  # noqa: E402
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.engines import kernels  # noqa: E402
-from backplane.engines.jax import ENGINE, cpu, native  # noqa: E402
+from backplane.engines.jax import ENGINE, native  # noqa: E402
+from backplane.engines.jax.fast import cpu  # noqa: E402
 
 rng = np.random.default_rng(0)
 

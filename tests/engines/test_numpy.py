@@ -19,9 +19,10 @@ from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, HALVES, Spec
-from backplane.engines.arrays import convolution, linear, pooling, updates, windows
+from backplane.engines.arrays import convolution, linear, pooling, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
+from backplane.engines.arrays.fast import updates
 from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.numpy import ENGINE
 

@@ -11,7 +11,8 @@ import pytest
 
 from backplane import backend as K
 from backplane import engines
-from backplane.engines.onnxruntime import engine, frozen
+from backplane.engines.onnxruntime import engine
+from backplane.engines.onnxruntime.fast import frozen
 from spying import Spy
 
 rng = np.random.default_rng(0)

@@ -16,8 +16,8 @@ import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
-from backplane.engines.onnxruntime import frozen
-from backplane.engines.onnxruntime.frozen import Settling
+from backplane.engines.onnxruntime.fast import frozen
+from backplane.engines.onnxruntime.fast.frozen import Settling
 
 rng = np.random.default_rng(0)
 

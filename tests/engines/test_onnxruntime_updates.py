@@ -14,7 +14,7 @@ import waiting
 from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
-from backplane.engines.onnxruntime import frozen, updates
+from backplane.engines.onnxruntime.fast import frozen, updates
 
 rng = np.random.default_rng(0)
 START = rng.random((6, 3)).astype("float32")

@@ -24,7 +24,7 @@ from backplane.core.registry import PRIMITIVES  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.arrays.engine import ArrayEngine  # noqa: E402
 from backplane.engines.pytensor import ENGINE  # noqa: E402
-from backplane.engines.pytensor.linker import ARRAYS  # noqa: E402
+from backplane.engines.pytensor.fast.linker import ARRAYS  # noqa: E402
 
 rng = np.random.default_rng(0)
 

@@ -15,8 +15,8 @@ from backplane import backend as K
 from backplane import engines
 from backplane.core.atomic import at_once
 from backplane.engines import kernels
-from backplane.engines.arrays import updates
-from backplane.engines.pytensor import updates as loops
+from backplane.engines.arrays.fast import updates
+from backplane.engines.pytensor.fast import updates as loops
 
 SHAPES = [(37, 5), (11,), (0, 3), ()]
 FORMS: dict[str, tuple[Any, int, tuple[float, ...], dict[str, bool]]] = {

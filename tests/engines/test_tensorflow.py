@@ -22,7 +22,8 @@ from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import PRIMITIVES as P  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.programs import Program  # noqa: E402
-from backplane.engines.tensorflow import ENGINE, direct, groups  # noqa: E402
+from backplane.engines.tensorflow import ENGINE, groups  # noqa: E402
+from backplane.engines.tensorflow.fast import direct  # noqa: E402
 from spying import Spy  # noqa: E402
 
 rng = np.random.default_rng(0)

@@ -14,7 +14,8 @@ tf = pytest.importorskip("tensorflow")
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
-from backplane.engines.tensorflow import convolution, direct, groups, updates  # noqa: E402
+from backplane.engines.tensorflow import convolution, groups  # noqa: E402
+from backplane.engines.tensorflow.fast import direct, updates  # noqa: E402
 from backplane.ops.control import scan  # noqa: E402
 from spying import Call, Spy  # noqa: E402
 

@@ -15,7 +15,7 @@ tf = pytest.importorskip("tensorflow")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
-from backplane.engines.tensorflow import direct, updates  # noqa: E402
+from backplane.engines.tensorflow.fast import direct, updates  # noqa: E402
 from spying import Call, Spy  # noqa: E402
 
 SHAPE = (512, 512)

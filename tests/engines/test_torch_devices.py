@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from backplane import backend as K
-from backplane.engines.torch import updates
+from backplane.engines.torch.fast import updates
 from mesh.processes import run_all
 
 
@@ -36,7 +36,7 @@ def test_random_words_of_accelerators(sizes):
     import torch
 
     from backplane.engines.arrays.random import TABLE as PORTABLE
-    from backplane.engines.torch import threefry
+    from backplane.engines.torch.fast import threefry
 
     key = np.array([1, 2**32 - 5, 7, 2**31], "uint32")
     expected = PORTABLE["random_bits"].function(key, shape=sizes)

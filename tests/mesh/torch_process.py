@@ -26,7 +26,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_d
 
 from backplane import backend as K
 from backplane import engines
-from backplane.engines.torch import parts
+from backplane.engines.torch.mesh import parts
 from cases import CASES
 from cases.record import Case
 from conformance.compare import assert_close

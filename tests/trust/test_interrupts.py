@@ -73,7 +73,7 @@ def test_an_allocation_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) ->
     """The first step copies; where there is no memory for that, nothing has been written. These are
     the engines whose optimizer steps allocate by NumPy.
     """
-    from backplane.engines.arrays import updates
+    from backplane.engines.arrays.fast import updates
 
     blocks = updates._blocks
 

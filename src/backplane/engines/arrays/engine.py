@@ -11,7 +11,7 @@ import numpy as np
 from backplane.core.atomic import Calls, at_once
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
-from backplane.engines.arrays import updates
+from backplane.engines.arrays.fast import updates
 from backplane.engines.base import Engine
 from backplane.engines.table import Value
 

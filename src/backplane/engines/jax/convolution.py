@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from backplane.core.spec import Spec
-from backplane.engines.jax import cpu, native
+from backplane.engines.jax import native
+from backplane.engines.jax.fast import cpu
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Lowering, Table, Value
 

@@ -16,7 +16,8 @@ from backplane.core.atomic import deferred_signals
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, natives
-from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown, ynnpack
+from backplane.engines.jax import as_pytrees, control, memory, unknown
+from backplane.engines.jax.fast import cpu, ynnpack
 from backplane.engines.programs import Function, Program, writing
 from backplane.engines.table import Lowering, Table, Value
 

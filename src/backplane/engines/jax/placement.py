@@ -33,7 +33,7 @@ class Jax(JaxEngine):
     def with_mesh(self, mesh: Mesh) -> Engine:
         """Programs over all devices, by XLA's partitioner."""
         # Here: a program on one device needs none of it.
-        from backplane.engines.jax.sharding import MeshEngine
+        from backplane.engines.jax.mesh.sharding import MeshEngine
 
         return MeshEngine(mesh)
 

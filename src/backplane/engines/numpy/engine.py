@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.arrays import updates
-from backplane.engines.arrays.buffers import BLOCKS, LOOPS
 from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
+from backplane.engines.arrays.fast import updates
+from backplane.engines.arrays.fast.buffers import BLOCKS, LOOPS
 from backplane.engines.arrays.linear import for_steps
 from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import natives

@@ -22,12 +22,13 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import Engine, natives
-from backplane.engines.onnxruntime import control, groups, updates
+from backplane.engines.onnxruntime import control, groups
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
-from backplane.engines.onnxruntime.folding import fold
-from backplane.engines.onnxruntime.frozen import FAILURES, settled
+from backplane.engines.onnxruntime.fast import updates
+from backplane.engines.onnxruntime.fast.folding import fold
+from backplane.engines.onnxruntime.fast.frozen import FAILURES, settled
 from backplane.engines.onnxruntime.hosted import host_kernels
 from backplane.engines.onnxruntime.library import (
     CPU,

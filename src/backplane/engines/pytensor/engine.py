@@ -22,9 +22,9 @@ from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import natives
 from backplane.engines.programs import Function, Program, emitted_line
 from backplane.engines.pytensor import control, native
+from backplane.engines.pytensor.fast.linker import ARRAYS
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of, with_shape
-from backplane.engines.pytensor.linker import ARRAYS
 from backplane.engines.table import Entry, Lowering, Table, Value, knowing_shapes
 
 

@@ -26,12 +26,12 @@ from backplane.engines.arrays import (
     pooling,
     random,
     reductions,
-    updates,
 )
+from backplane.engines.arrays.fast import updates
 from backplane.engines.base import Engine
 from backplane.engines.factorizations import gradient_graph
+from backplane.engines.pytensor.fast.updates import loop
 from backplane.engines.pytensor.library import type_of
-from backplane.engines.pytensor.updates import loop
 from backplane.engines.table import Axes, Entry, Lowering, Table, Value
 
 KERNELS = Table.joined(

@@ -20,7 +20,7 @@ from backplane.core.windows import Padding
 from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
 from backplane.engines.tensorflow.control import in_own_program, not_empty
-from backplane.engines.tensorflow.direct import accelerated
+from backplane.engines.tensorflow.fast.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 
 Sizes = tuple[Value, ...]

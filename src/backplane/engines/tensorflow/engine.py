@@ -19,15 +19,8 @@ from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program, located
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
-from backplane.engines.tensorflow import (
-    control,
-    direct,
-    empty,
-    factorizations,
-    native,
-    random,
-    updates,
-)
+from backplane.engines.tensorflow import control, empty, factorizations, native, random
+from backplane.engines.tensorflow.fast import direct, updates
 from backplane.engines.tensorflow.library import tf
 
 STAND_INS = "stand_ins"

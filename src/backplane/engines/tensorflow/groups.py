@@ -14,7 +14,7 @@ from backplane.engines.tensorflow.control import (
     not_empty,
     takes_few_rows,
 )
-from backplane.engines.tensorflow.direct import accelerated
+from backplane.engines.tensorflow.fast.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 from backplane.engines.tensorflow.reductions import mean, sum_
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from backplane.engines.arrays.buffers import LOOPS
 from backplane.engines.arrays.control import Room, Rows
+from backplane.engines.arrays.fast.buffers import LOOPS
 from backplane.engines.table import Value
-from backplane.engines.torch.blocks import NUMPY
 from backplane.engines.torch.dtypes import TORCH
+from backplane.engines.torch.fast.blocks import NUMPY
 
 
 def _only_values_count(operands: Sequence[Value]) -> bool:

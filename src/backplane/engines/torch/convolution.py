@@ -17,8 +17,8 @@ from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Sliding, Window, windows
 from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
-from backplane.engines.torch.phases import Phases
-from backplane.engines.torch.products import Products
+from backplane.engines.torch.fast.phases import Phases
+from backplane.engines.torch.fast.products import Products
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
 

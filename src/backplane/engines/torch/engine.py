@@ -19,10 +19,11 @@ from backplane.engines.arrays.control import loops
 from backplane.engines.base import Engine, natives
 from backplane.engines.programs import Blocks, Function, Program
 from backplane.engines.table import Lowering, Table, Value
-from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
-from backplane.engines.torch.blocks import BLOCKS
+from backplane.engines.torch import convolution, devices, linear, native, tracing
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
+from backplane.engines.torch.fast import updates
+from backplane.engines.torch.fast.blocks import BLOCKS
 
 if hasattr(os, "register_at_fork"):
     # In a forked child, OpenMP would wait for the threads of the parent.

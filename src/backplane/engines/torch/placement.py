@@ -23,20 +23,20 @@ class Torch(TorchEngine):
 
     def mesh_devices(self) -> list[str]:
         """One for each process."""
-        from backplane.engines.torch import processes  # Here, as in `with_mesh`.
+        from backplane.engines.torch.mesh import processes  # Here, as in `with_mesh`.
 
         return processes.devices()
 
     def connect(self, address: str | None, count: int | None, index: int | None) -> int:
         """`torch.distributed`."""
-        from backplane.engines.torch import processes  # Here, as in `with_mesh`.
+        from backplane.engines.torch.mesh import processes  # Here, as in `with_mesh`.
 
         return processes.connect(address, count, index)
 
     def with_mesh(self, mesh: Mesh) -> Engine:
         """Programs over several processes, by `torch.distributed`."""
         # Here: a program on one device needs none of it.
-        from backplane.engines.torch.on_mesh import MeshEngine
+        from backplane.engines.torch.mesh.on_mesh import MeshEngine
 
         return MeshEngine(self, mesh)
 

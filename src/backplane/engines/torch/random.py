@@ -6,9 +6,9 @@ import torch
 
 from backplane.engines.arrays.random import TABLE as PORTABLE
 from backplane.engines.table import Lowering, Shape, Table, Value
-from backplane.engines.torch import threefry
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
+from backplane.engines.torch.fast import threefry
 from backplane.engines.torch.tracing import host_shape, is_recorded
 
 TABLE = Table()

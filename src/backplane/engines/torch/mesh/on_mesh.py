@@ -16,10 +16,10 @@ from backplane.engines.arrays.control import loops
 from backplane.engines.programs import Function, Program
 from backplane.engines.roles.processes import Read
 from backplane.engines.table import Ints, Value
-from backplane.engines.torch import parts, processes, sharding
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.engine import TorchEngine, without_autocast, without_tape
+from backplane.engines.torch.mesh import parts, processes, sharding
 
 
 class MeshEngine(TorchEngine):

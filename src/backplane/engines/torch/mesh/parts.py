@@ -11,7 +11,7 @@ from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Placement, Re
 
 from backplane.core.mesh import Layout
 from backplane.engines.table import Ints, Value
-from backplane.engines.torch.processes import lost_processes
+from backplane.engines.torch.mesh.processes import lost_processes
 
 Placements = tuple[Placement, ...]
 

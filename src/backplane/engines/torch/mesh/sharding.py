@@ -24,7 +24,7 @@ from backplane.engines.factorizations import is_half
 from backplane.engines.layouts import warn_of_gathering
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
-from backplane.engines.torch.parts import (
+from backplane.engines.torch.mesh.parts import (
     Placements,
     gathered,
     laid_out,
@@ -34,7 +34,7 @@ from backplane.engines.torch.parts import (
     placements_of,
     whole,
 )
-from backplane.engines.torch.splits import STACK, UNBIND, Split, has_rule, splits
+from backplane.engines.torch.mesh.splits import STACK, UNBIND, Split, has_rule, splits
 
 SHAPES = frozenset(("shape", "kernel_shape"))
 """The parameters that give the shape of a result."""

@@ -33,7 +33,8 @@ from jax import lax
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding
-from backplane.engines.jax import depthwise, native
+from backplane.engines.jax import native
+from backplane.engines.jax.fast import depthwise
 from backplane.engines.jax.windows import pad_spatial
 from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Shape, Value

@@ -23,7 +23,7 @@ from backplane.core.registry import primitive
 from backplane.core.source import Source
 from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.programs import Function
-from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.fast.calls import Call, call_of
 from backplane.engines.pytensor.kernel import Kernel
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from backplane.engines.arrays import buffers
+from backplane.engines.arrays.fast import buffers
 from backplane.engines.programs import Blocks
 from backplane.engines.table import Value
 from backplane.engines.torch.dtypes import TORCH

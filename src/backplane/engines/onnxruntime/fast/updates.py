@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays import updates
+from backplane.engines.arrays.fast import updates
 from backplane.engines.formulas import STEPS, counts
 from backplane.engines.onnxruntime.builder import Symbol
 from backplane.engines.programs import Program

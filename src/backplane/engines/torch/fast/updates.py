@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from backplane.engines.arrays.updates import split
+from backplane.engines.arrays.fast.updates import split
 from backplane.engines.formulas import STEPS, Instructions, counts, formula
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import selected

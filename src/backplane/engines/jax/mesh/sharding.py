@@ -20,7 +20,7 @@ from backplane.core.spec import Spec
 from backplane.core.variable import Block
 from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
-from backplane.engines.jax.gathers import Gathers
+from backplane.engines.jax.mesh.gathers import Gathers
 from backplane.engines.programs import Function
 from backplane.engines.roles.processes import Read
 from backplane.engines.table import Ints, Lowering, Value

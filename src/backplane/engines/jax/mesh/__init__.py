@@ -1,0 +1,1 @@
+"""JAX over a mesh of devices."""

@@ -1,0 +1,1 @@
+"""PyTorch over a mesh of devices, one process for each."""
