@@ -76,6 +76,20 @@ def test_values_moments_and_gradients(kinds: Callable[[], list[str]], off: tuple
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_hard_silu(kinds: Callable[[], list[str]], dtype: str) -> None:
+    x = K.placeholder((None, 6), dtype=dtype)
+    y = x * K.relu(x + 3.0, max_value=6.0) / 6.0
+    given = np.array([[-3, 3, np.nan, np.inf, -0.5, 4]], dtype)
+    for rows in (given, given[:0]):
+        with np.errstate(invalid="ignore"):
+            wanted = rows * np.clip(rows + 3, 0, 6) / 6
+        np.testing.assert_allclose(K.function([x], [y])([rows])[0], wanted, rtol=1e-6)
+        assert ("HardSwish" in kinds()) == (dtype == "float32")
+    (slope,) = K.function([x], K.gradients(K.sum(y), [x]))([given[:, [0, 1, 4, 5, 5, 5]]])
+    np.testing.assert_allclose(slope, [[0, 1, 1 / 3, 1, 1, 1]], rtol=1e-6)
+
+
 def test_a_large_mean_costs_no_digits(kinds: Callable[[], list[str]]) -> None:
     x = K.placeholder((None, 64))
     given = (rng.normal(size=(9, 64)) + 1000).astype("float32")
