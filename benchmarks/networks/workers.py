@@ -26,12 +26,15 @@ SECONDS = 1.0
 """About how long a block takes."""
 
 BY_HAND: dict[str, dict[str, dict[str, bool]]] = {
+    "numpy": {"by hand": {}},
     "tensorflow": {"by hand": {}, "by hand, XLA": {"xla": True}},
     "torch": {"by hand": {}, "by hand, compiled": {"compiled": True}},
     "jax": {"by hand": {}, "by hand, XLA's convolutions": {"own_convolutions": True}},
     "cntk": {"by hand, exported from PyTorch": {}},
 }
 """The hand-written programs of a stack, and how each is made."""
+IN_NUMPY = ("unet", "gpt", "gpt-768", "bert")
+"""The networks for which NumPy has layers by hand."""
 WRITTEN_OUT = {"by hand, XLA"}
 """Programs that write out the steps of recurrences, which they take minutes to compile."""
 PREDICTING = {"by hand, exported from PyTorch"}
@@ -48,6 +51,8 @@ def programs(name: str, stack: str) -> list[str]:
         return ["Keras 3"] if NETWORKS[name].keras3 else []
     network, found = NETWORKS[name], [BACKPLANE, *BY_HAND.get(stack, {})]
     left_out = WRITTEN_OUT if network.recurrent else set()
+    if stack == "numpy" and name not in IN_NUMPY:
+        left_out = {"by hand"}
     if network.own_kernels:
         left_out = WRITTEN_OUT | PREDICTING
     return [p for p in found if p not in left_out and parts(network, p)]
@@ -77,7 +82,8 @@ class Server:
 
     def _warm_up(self, trains: bool) -> None:
         """Have the library imported and used: that belongs to no network."""
-        network = NETWORKS["wavenet" if self.network.keras3 else "vae"]
+        by_hand = self.module.__name__.endswith(".numpy")
+        network = NETWORKS["gpt" if by_hand else "wavenet" if self.network.keras3 else "vae"]
         sizes = network.chosen(tiny=True)
         make = self.module.train if trains else self.module.predict
         run = make(network, network.data(np.random.default_rng(0), sizes), sizes)

@@ -79,13 +79,17 @@ def _adam(opt: Optimizer, weights: list[np.ndarray]) -> tuple[Any, list[np.ndarr
     return update, [step, *first, *second]
 
 
+def optimizer(opt: Optimizer, weights: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+    """A function that takes gradients and changes `weights` in place, and the state it keeps."""
+    return (_adam if opt.adam else _momentum)(opt, weights)
+
+
 def train(problem: Training, model: Model, dtype: str = "float32") -> Run:
     """A step that changes parameters and moments in place."""
     initial = [np.asarray(p, dtype) for p in problem.parameters]
     weights = [p.copy() for p in initial]
     gradients_of = model(problem, weights)
-    opt = problem.optimizer
-    update, state = (_adam if opt.adam else _momentum)(opt, weights)
+    update, state = optimizer(problem.optimizer, weights)
 
     def step() -> float:
         loss, gradients = gradients_of()

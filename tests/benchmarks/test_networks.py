@@ -29,7 +29,7 @@ from benchmarks.networks import (
     run,
 )
 from benchmarks.networks.causes import Cause, Miss
-from benchmarks.networks.workers import programs
+from benchmarks.networks.workers import IN_NUMPY, programs
 from benchmarks.problem import BACKPLANE
 
 STEPS = 4
@@ -48,6 +48,11 @@ def compare(module: str, name: str) -> None:
     with engines.use("numpy"):
         wanted = losses("k", name)
     np.testing.assert_allclose(losses(module, name), wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", IN_NUMPY)
+def test_by_hand_in_numpy(name: str) -> None:
+    compare("numpy", name)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -112,7 +117,8 @@ def test_by_hand_in_tensorflow(name: str) -> None:
 
 
 def test_which_programs_there_are() -> None:
-    assert programs("gpt", "numpy") == ["Backplane"]
+    assert programs("gpt", "numpy") == ["Backplane", "by hand"]
+    assert programs("vae", "numpy") == ["Backplane"]
     assert programs("gpt", "keras3-torch") == ["Keras 3"]
     assert programs("wgan-gp", "keras3-torch") == []
     assert "by hand" in programs("wgan-gp", "torch")
