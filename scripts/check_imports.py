@@ -85,9 +85,15 @@ PARTS = {
 }
 """Parts of the package whose layer is not the first word of their name."""
 
-ALSO = {("backplane.engines", "config"), ("backplane.engines.kernels", "config")}
+ALSO = {
+    ("backplane.engines", "config"),
+    ("backplane.engines.kernels", "config"),
+    ("backplane.views.drawing", "config"),
+    ("backplane.views.layout", "config"),
+}
 """(module, layer) that goes beyond what the module's layer may import: the registry's default is
-the engine that was configured, and the user's table of kernels lies beside `keras.json`."""
+the engine that was configured, the user's table of kernels lies beside `keras.json`, and pictures
+need libraries for which `project` knows the command that installs them."""
 
 LIBRARIES: dict[str, set[str]] = {
     **{

@@ -21,6 +21,10 @@ def beside(file: str, content: bytes) -> Iterator[str]:
             stream.flush()
             os.fsync(stream.fileno())
         yield part
+    except OSError as error:
+        if error.filename == part:
+            error.filename = file  # The name that the caller knows.
+        raise
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)

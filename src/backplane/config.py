@@ -19,6 +19,7 @@ import numpy as np
 from backplane import _keras_json as keras_json
 from backplane._keras_json import DIM_ORDERINGS, Settings
 from backplane.known_engines import ENGINES, canonical, spelled
+from backplane.project import install_command
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -150,7 +151,7 @@ def _raise_missing(choice: Choice, engine: str, installed: Callable[[str], bool]
     there = ", ".join(_preferred(installed))
     raise ImportError(
         f"{choice.origin} asks for the engine {choice.name!r}, whose library is not installed. "
-        f'Install it with: pip install "keras-backplane[{engine}]". '
+        f"Install it with: {install_command(engine)}. "
         f"Or ask for an installed one: {there}."
     )
 

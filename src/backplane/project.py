@@ -12,6 +12,28 @@ ADDRESS = ""
 they have a public place."""
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra, from where Backplane itself was installed: a folder, a
+    wheel, or a package index.
+    """
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        text = distribution(NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        text = None
+    found = json.loads(text or "{}")  # PEP 610; there is no such file for what an index gave.
+    path = Path(url2pathname(urlsplit(found.get("url", "")).path))
+    if not found or not path.is_absolute() or not path.exists():
+        return f'pip install "{NAME}[{extra}]"'
+    editable = "-e " if found.get("dir_info", {}).get("editable") else ""
+    return f'pip install {editable}"{path}[{extra}]"'
+
+
 def urls() -> dict[str, str]:
     """The addresses by their names in the metadata of a package."""
     if not ADDRESS:

@@ -172,7 +172,7 @@ def test_a_missing_feed_is_named_with_its_line(engine: Any) -> None:
 
 
 def test_errors_that_pass_through_a_decorator_of_contextlib_name_the_function(engine: Any) -> None:
-    with pytest.raises(ValueError, match=r"^K\.eval: .*is needed for the outputs but is no input"):
+    with pytest.raises(ValueError, match=r"^K\.eval: .*which has no value; make it one"):
         K.eval(K.placeholder(shape=()))
 
 

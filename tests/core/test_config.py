@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import waiting
 from backplane import _keras_json as keras_json
 from backplane import config, engines
 from backplane.known_engines import ENGINES
+from backplane.project import install_command
 
 pytestmark = pytest.mark.usefixtures("file")
 
@@ -158,7 +160,7 @@ def test_tensorflow_in_a_file_that_someone_wrote_is_a_choice(file, put, text):
     config.load()
     with pytest.raises(ImportError) as caught:
         config.choose_engine(only("jax"))
-    assert 'pip install "keras-backplane[tensorflow]"' in str(caught.value)
+    assert install_command("tensorflow") in str(caught.value)
     assert str(file) in str(caught.value)
     assert "jax, numpy" in str(caught.value)
 
@@ -170,9 +172,27 @@ def test_a_missing_library_names_the_install_command(monkeypatch, name, extra):
     monkeypatch.setenv("KERAS_BACKEND", name)
     with pytest.raises(ImportError) as caught:
         config.choose_engine(only("tensorflow"))
-    assert f'pip install "keras-backplane[{extra}]"' in str(caught.value)
+    assert install_command(extra) in str(caught.value)
     assert "KERAS_BACKEND" in str(caught.value)
     assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, 'pip install "keras-backplane[jax]"'),
+        ({"url": "{url}", "dir_info": {}}, 'pip install "{path}[jax]"'),
+        ({"url": "{url}", "dir_info": {"editable": True}}, 'pip install -e "{path}[jax]"'),
+        ({"url": "{url}/gone", "dir_info": {}}, 'pip install "keras-backplane[jax]"'),
+        ({"url": "https://example.org/a.whl"}, 'pip install "keras-backplane[jax]"'),
+    ],
+)
+def test_the_install_command_names_where_backplane_came_from(
+    monkeypatch, tmp_path, origin, command
+):
+    text = None if origin is None else json.dumps(origin).replace("{url}", tmp_path.as_uri())
+    monkeypatch.setattr(metadata.PathDistribution, "read_text", lambda self, name: text)
+    assert install_command("jax") == command.replace("{path}", str(tmp_path))
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
@@ -207,7 +227,7 @@ def test_other_names_are_modules_of_someone_else(put, name):
 def test_the_name_by_which_classic_keras_loads_us_means_the_engine(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "backplane.jax")
     assert config.choose_engine(only("jax")).engine == "jax"
-    with pytest.raises(ImportError, match=r"keras-backplane\[jax\]"):
+    with pytest.raises(ImportError, match=re.escape(install_command("jax"))):
         config.choose_engine(only())
 
 

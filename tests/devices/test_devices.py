@@ -25,7 +25,7 @@ def test_the_only_device_changes_nothing(engine: Any) -> None:
 
 
 def test_wrong_names() -> None:
-    with pytest.raises(ValueError, match=r"K\.device: .* no device 'gpu:0'; there are cpu:0"):
+    with pytest.raises(ValueError, match=r"K\.device: .* no device 'gpu:0'; it has cpu:0"):
         K.device("gpu").__enter__()
     with pytest.raises(TypeError, match=r"K\.device: name must be a string such as 'gpu:0', got 0"):
         K.device(0).__enter__()

@@ -179,7 +179,7 @@ def test_names_are_those_that_the_user_gave(tmp_path: Path) -> None:
     f.to_onnx(tmp_path / "f.onnx", inputs=["a"], outputs=["b", "c"])
     session = ort.InferenceSession(tmp_path / "f.onnx")
     assert session.run(["c"], {"a": np.ones(2, "float32")})[0].tolist() == [2.0, 2.0]
-    with pytest.raises(ValueError, match="inputs must be 1 names"):
+    with pytest.raises(ValueError, match="inputs must be a list of 1 name, "):
         f.to_onnx(tmp_path / "f.onnx", inputs=["a", "b"])
 
 

@@ -25,7 +25,7 @@ f(x=A, y=A) -> TypeError: K.function 'f' | keyword
 f([A, 'a']) -> TypeError: K.function 'f': input 1 ('y') | float32 | str
 f([A, None]) -> TypeError: K.function 'f': input 1 ('y') | float32 | NoneType
 f([A, X]) -> TypeError: K.function 'f': input 1 ('y') | symbolic
-f([A, [[1, 2], [1]]]) -> ValueError: K.function 'f': input 1 ('y') | no regular array
+f([A, [[1, 2], [1]]]) -> ValueError: K.function 'f': input 1 ('y') | not a regular array
 f([A, ones(3)]) -> ValueError: K.function 'f': input 1 ('y') | (None, 3) | (3,)
 f([A, ones(2, 4)]) -> ValueError: K.function 'f': input 1 ('y') | (None, 3) | (2, 4)
 g(A, A) -> TypeError: K.function 'g' takes 1 value (x), f(a); got 2 arguments
@@ -40,7 +40,7 @@ K.function([X], [X], (V, V)) -> TypeError: K.function: updates[0] must come from
 K.function([A], [X]) -> TypeError: K.function: inputs[0] must be a tensor, got ndarray
 K.function(['x'], [X]) -> TypeError: K.function: inputs[0] must be a tensor, got str
 K.function(None, [X]) -> TypeError: K.function: inputs[0] must be a tensor, got NoneType
-K.function([X], [X + Y]) -> ValueError: K.function 'function': the placeholder 'y' | is no input
+K.function([X], [X + Y]) -> ValueError: K.function 'function': the result depends on the placeholder 'y' | has no value
 K.function([X, X], [X]) -> ValueError: K.function: inputs has the same tensor twice
 K.function([X], [X], precision='fp16') -> ValueError: K.function: precision must be one of bfloat16, float16, got 'fp16'
 K.function([X], [X], precision=16) -> ValueError: K.function: precision must be one of bfloat16, float16, got 16
@@ -53,7 +53,7 @@ K.eval([V, V]) -> TypeError: K.eval: x must be one tensor, got a list of 2 | K.f
 K.eval({'v': V}) -> TypeError: K.eval: x must be one tensor, got a dict of 1
 K.eval(None) -> TypeError: K.eval: x must be a tensor, an array or numbers, got None, which K.gradients gives
 K.eval('x') -> TypeError: K.eval: x must be a tensor, an array or numbers, got 'x'
-K.eval(X) -> ValueError: K.eval: | the placeholder 'x' | is no input
+K.eval(X) -> ValueError: K.eval: | the placeholder 'x' | has no value
 K.eval(V, 1) -> TypeError: eval() | 1 positional argument
 K.gradients(K.sum(X), None) -> TypeError: K.gradients: variables must be symbolic tensors, got NoneType
 K.gradients(3.0, [X]) -> TypeError: K.gradients: loss must be symbolic tensors, got float
@@ -127,10 +127,10 @@ V.backward() -> AttributeError: write K.gradients(loss, variables)
 ARGUMENTS = """
 K.placeholder((2,), 'float64') -> TypeError: K.placeholder: ndim must be an int, got 'float64'
 K.placeholder((2,), name=5) -> TypeError: K.placeholder: name must be a string, got 5
-K.placeholder((2, 'a')) -> TypeError: K.placeholder: shape must be an int, got 'a'
+K.placeholder((2, 'a')) -> TypeError: K.placeholder: shape: each size must be an int, got 'a'
 K.placeholder(None) -> ValueError: K.placeholder: one of shape and ndim must be given
-K.variable([[1, 2], [3]]) -> ValueError: K.variable: value is no regular array
-K.variable(X) -> ValueError: K.variable: the placeholder 'x' | is no input
+K.variable([[1, 2], [3]]) -> ValueError: K.variable: value is not a regular array
+K.variable(X) -> ValueError: K.variable: the result depends on the placeholder 'x' | has no value
 K.variable(A, constraint=5) -> TypeError: K.variable: constraint must be a function, got 5
 K.variable(A, name=7) -> TypeError: K.variable: name must be a string, got 7
 K.variable(None) -> TypeError: K.variable: value must hold numbers, got NoneType
@@ -148,7 +148,7 @@ K.batch_set_value({V: A}) -> TypeError: K.batch_set_value: tuples must be a list
 K.batch_set_value([(V, ones(4))]) -> ValueError: K.batch_set_value: the variable 'v' has shape (3,), the value has shape (4,)
 K.set_value(X, A) -> TypeError: K.set_value: x must be a variable
 K.update(V, ones(4)) -> ValueError: K.update: the variable 'v' has shape (3,), the new value has shape (4,)
-K.get_value(X) -> ValueError: K.get_value: the placeholder 'x' | is no input
+K.get_value(X) -> ValueError: K.get_value: the result depends on the placeholder 'x' | has no value
 K.get_value([V, V]) -> TypeError: K.get_value: x must be one tensor, got a list of 2 | K.batch_get_value
 K.pattern_broadcast(A, 5) -> TypeError: K.pattern_broadcast: broadcastable must be a list of bools, got 5
 K.control_dependencies(5).__enter__() -> TypeError: K.control_dependencies: control_inputs must be a list, got 5
@@ -175,14 +175,14 @@ K.conv2d(P, ones(3, 3, 3, 2), strides=(1, 2, 3)) -> ValueError: K.conv2d: stride
 K.pool2d(P, (2, 2), pool_mode='maximum') -> ValueError: K.pool2d: pool_mode must be "max" or "avg", got 'maximum'
 K.resize_images(P, 2, 2, 'channels_last', 'cubic') -> ValueError: K.resize_images: interpolation must be
 K.dropout(A, 1.5) -> ValueError: K.dropout: level must be in [0, 1), got 1.5
-K.one_hot(A, 3) -> TypeError: K.one_hot: indices must hold integers, got dtype float32; cast it
+K.one_hot(A, 3) -> TypeError: K.one_hot: indices must hold integers, got dtype float32; convert it by K.cast
 K.reshape(A, np.array(2)) -> ValueError: K.reshape: shape must be an integer vector of known length
 K.in_test_phase(A, len) -> TypeError: K.in_test_phase: alt is called with no arguments
 K.in_test_phase(len, A, training=K.placeholder(())) -> TypeError: K.in_test_phase: x is called with no arguments
 K.name_scope([[1]]) -> TypeError: K.name_scope: name must be a string, got a list of 1
 K.reshape(A, (4, 2)) -> ValueError: K.reshape: cannot reshape (2, 3) (6 elements) to (4, 2) (8 elements)
 K.sum(X, axis='1') -> TypeError: K.sum: axis must be an int, got '1'
-K.gather(A, [1.5]) -> TypeError: K.gather: indices must hold integers, got dtype float32; cast it
+K.gather(A, [1.5]) -> TypeError: K.gather: indices must hold integers, got dtype float32; convert it by K.cast
 K.print_tensor(None) -> TypeError: K.print_tensor: x: expected a tensor, an array or numbers, got None
 K.save_state('/tmp/x', V) -> TypeError: K.save_state: variables must be a list of variables, or a dict
 K.save_state(5, [V]) -> TypeError: K.save_state: path must be the path of a file, got 5

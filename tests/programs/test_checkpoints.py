@@ -150,6 +150,13 @@ def test_the_last_complete_file_of_a_folder(tmp_path):
         K.load_state(tmp_path / "empty")
 
 
+def test_a_folder_that_is_not_there(tmp_path):
+    path = tmp_path / "missing" / "state"
+    with pytest.raises(FileNotFoundError) as caught:
+        K.save_state(path, {"v": K.variable([1.0])})
+    assert caught.value.filename == str(path)
+
+
 def test_a_file_of_a_folder_that_goes_meanwhile(tmp_path, monkeypatch):
     for i in range(2):
         K.save_state(tmp_path / f"step-{i}", {"v": K.variable([float(i)])})

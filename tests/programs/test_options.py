@@ -138,8 +138,9 @@ def test_two_updates_of_one_variable_warn(engine):
             f = K.function([], [], updates, name="twice")
         f([])
         assert K.get_value(v) == 11
-    with pytest.warns(UserWarning, match=r"two updates of the variable"):
+    with pytest.warns(UserWarning, match=r"two updates of the variable") as found:
         K.function([], [first], [second])
+    assert found[0].filename == __file__
 
 
 def test_updates_that_agree_or_follow_do_not_warn(engine):

@@ -58,6 +58,13 @@ def truth() -> None:
         pass
 
 
+def debugged() -> None:
+    x = K.placeholder((2,))
+    f = K.function([x], [K.log(x)])
+    with K.debug():
+        f([[1.0, 0.0]])
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "api": lambda: K.dot(K.placeholder((None, 2)), K.ones((3, 1))),
     "at once": lambda: K.dot(np.ones((2, 3)), np.ones((4, 5))),
@@ -71,6 +78,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "function": lambda: K.function([3], [4]),
     "eval": lambda: K.eval(K.placeholder((2,)) * 2),
     "load_state": lambda: K.load_state("nowhere.npz", {}),
+    "map": lambda: K.function([], []).map(3),
+    "in_buckets": lambda: K.function([], []).in_buckets("big"),
+    "profile": lambda: K.function([], []).profile(1),
+    "to_onnx": lambda: K.function([], []).to_onnx("model.onnx", outputs=["y"]),
+    "debug": debugged,
     "operator": lambda: K.ones((2,)) + K.ones((3,)),
     "reflected": lambda: np.ones(2) + K.ones((3,)),
     "list": lambda: [1, 2] * K.ones((3,)),
@@ -98,7 +110,9 @@ def files(trace: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_last_frame_is_the_users(engine: object, name: str) -> None:
-    with pytest.raises((ValueError, TypeError, AttributeError, OSError, IndexError)) as caught:
+    with pytest.raises(
+        (ValueError, TypeError, AttributeError, OSError, IndexError, FloatingPointError)
+    ) as caught:
         CALLS[name]()
     shown = files(caught.value.__traceback__)
     assert [Path(file).name for file in shown] == [HERE] * len(shown)

@@ -56,12 +56,14 @@ class Bucketed:
 
     def _checked(self, axis: Any, sizes: Any) -> tuple[int, Sizes]:
         if not _is_whole(axis) or axis < 0:
-            raise ValueError(f"{self.what}: an axis must be a whole number from 0 on, got {axis!r}")
+            raise ValueError(
+                f"{self.what}: an axis must be a whole number, 0 or more, got {axis!r}"
+            )
         if _is_whole(sizes) and sizes > 0:
             return int(axis), int(sizes)
         listed = list(sizes) if isinstance(sizes, Iterable) else []
         if not listed or not all(_is_whole(n) and n > 0 for n in listed):
-            raise ValueError(f"{self.what}: sizes must be whole numbers from 1 on, got {sizes!r}")
+            raise ValueError(f"{self.what}: sizes must be whole numbers, 1 or more, got {sizes!r}")
         return int(axis), sorted(map(int, listed))
 
     def __call__(self, inputs: Any = ()) -> Any:

@@ -150,10 +150,12 @@ def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
             raise TypeError(f"K.{function}: {new} is given twice")
         call[new] = _value(function, name, value)
         if _is_old(function, name, value, named):
-            advice.append(_described(new, call[new]) + (f" for {name}" if new != name else ""))
+            advice.append(
+                _described(new, call[new]) + (f" instead of {name}" if new != name else "")
+            )
     _arrange(function, call, advice, "data_format" in kwargs)
     warnings.warn(
-        f"K.{function} is called in the spelling of Keras 1; today's has {', '.join(advice)}",
+        f"K.{function} is called in the spelling of Keras 1. Write {', '.join(advice)}",
         DeprecationWarning,
         stacklevel=3,
     )

@@ -15,7 +15,7 @@ from backplane.backend._errors import described
 from backplane.backend._trees import is_nest, matched
 from backplane.backend.types import File
 from backplane.compile.progress import counted
-from backplane.core.tracebacks import hide
+from backplane.core.tracebacks import boundary, hide
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
@@ -100,6 +100,7 @@ class KFunction:
             values = self._without_fixed(values)
         return values
 
+    @boundary
     def map(
         self, iterable: Iterable[Any], prefetch: int = 2, progress: bool = False
     ) -> Iterator[Any]:
@@ -150,12 +151,13 @@ class KFunction:
             items = iter(iterable)
         except TypeError:
             raise TypeError(
-                f"K.function {self.name!r}: map: iterable must be a list or another source of "
-                f"items, got {described(iterable)}"
+                f"K.function {self.name!r}: map: iterable must be a list, a generator or "
+                f"another iterable of items, got {described(iterable)}"
             ) from None
         total = length_hint(iterable)
         return mapped(items, prepare, run, prefetch, counted(self.name if shows else None, total))
 
+    @boundary
     def in_buckets(
         self, buckets: Sizes | Mapping[int, Sizes], check: bool = True
     ) -> Callable[..., Any]:
@@ -177,7 +179,7 @@ class KFunction:
             A callable that takes and returns what this function does.
 
         Raises:
-            ValueError: if the sizes are no whole numbers from 1 on, or no input has an unknown size
+            ValueError: if a size is no whole number of 1 or more, or no input has an unknown size
                 at these axes, or `check` is asked for with random numbers.
 
         Example:
@@ -247,6 +249,7 @@ class KFunction:
 
         return source(self._function, [learning_phase] * len(self._function.switches))
 
+    @boundary
     def profile(self, *feeds: Any, repeat: int = 5) -> Profile:
         """Measure the time and the memory of each op, each line of the user's code, and each name
         scope.
@@ -281,6 +284,7 @@ class KFunction:
             raise ValueError(f"{what} must be 1 or more, got {repeat}")
         return profile(self._function, values, repeat)
 
+    @boundary
     def to_onnx(
         self,
         path: File,

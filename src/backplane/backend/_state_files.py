@@ -19,6 +19,7 @@ import numpy as np
 from backplane.backend._args import as_dtype
 from backplane.core.variable import Block
 from backplane.engines.base import Engine
+from backplane.project import install_command
 
 # Modules that only files need are imported where they are used: `import` need not wait for them.
 
@@ -44,8 +45,6 @@ DTYPES = {
 OURS = re.compile(r"\.?[0-9a-f]{16}-\d+\.safetensors.*")
 """The names of files with parts, those of files that were not finished too."""
 
-INSTALL = 'pip install "keras-backplane[state]"'
-
 
 def told(engine: Engine, thing: object) -> list[Any]:
     """The messages of each process to the others: lists, dicts, texts and numbers."""
@@ -61,7 +60,8 @@ def library(what: str) -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        raise ImportError(f"{what} needs the library safetensors: {INSTALL}") from error
+        command = install_command("state")
+        raise ImportError(f"{what} needs the library safetensors: {command}") from error
     return safetensors
 
 

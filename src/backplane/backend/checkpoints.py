@@ -292,7 +292,7 @@ def _check(name: str, variable: Variable, state: State, engine: Engine) -> None:
         raise ValueError(f"K.load_state: the file has no {name!r}; it holds {there}")
     if not variable.spec.accepts(Spec(value.shape, value.dtype.name)):
         raise ValueError(
-            f"K.load_state: {name!r} is {value.dtype.name} {value.shape} in the file, and the "
+            f"K.load_state: {name!r} is {value.dtype.name} {value.shape} in the file, but the "
             f"variable is {variable.spec.dtype} {tuple(variable.spec.shape)}"
         )
     if engine.mesh is not None and variable.layout is not None:

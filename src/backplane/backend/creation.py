@@ -101,7 +101,9 @@ def placeholder(
             as_count(ndim, "K.placeholder: ndim")  # Most likely a dtype at its place.
         listed = entries_of(shape, "K.placeholder: shape")
         listed = listed if isinstance(listed, list | tuple) else [listed]
-        sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
+        sizes = tuple(
+            None if n is None else as_int(n, "K.placeholder: shape: each size") for n in listed
+        )
     check_possible(sizes, "K.placeholder: shape")
     sparse = as_flag(sparse, "K.placeholder: sparse")
     if sparse and len(sizes) != 2:
@@ -189,7 +191,7 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
     except RecursionError:
         raise holds_itself(what) from None
     except ValueError as error:
-        raise ValueError(f"{what} is no regular array ({error})") from None
+        raise ValueError(f"{what} is not a regular array ({error})") from None
     if array.dtype == object and all(type(n) is int for n in array.flat):
         return converted(array, dtype, what)  # Some need more than 64 bits.
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":

@@ -149,7 +149,7 @@ class _WatchedCalls:
     """
 
     def __get__(self, function: KFunction, owner: type) -> Any:
-        return _SLOT.__get__(function) if watcher() is None else function._run
+        return _SLOT.__get__(function) if watcher() is None else boundary(function._run)
 
     def __set__(self, function: KFunction, call: Any) -> None:
         _SLOT.__set__(function, call)

@@ -118,7 +118,7 @@ def function(
         known = [*list(signature(function).parameters)[:-1], *OPTIONS]
         raise ValueError(
             f"K.function: {unknown_keywords(sorted(kwargs), known)}. "
-            "There is no Session.run to pass others to"
+            "Those of TensorFlow's Session.run have no meaning here"
         )
     takes = None
     if is_nest(inputs) or not isinstance(inputs, list | tuple):

@@ -84,7 +84,9 @@ def _checked(
     if isinstance(segment_ids, list | tuple) and 0 in ids.spec.shape:
         ids = cast_to(ids, "int32")
     if not is_integer(ids.spec.dtype):
-        raise TypeError(f"segment_ids must hold integers, got dtype {ids.spec.dtype}; cast it")
+        raise TypeError(
+            f"segment_ids must hold integers, got dtype {ids.spec.dtype}; convert it by K.cast"
+        )
     first = rows.spec.shape[: ids.ndim]
     fits = 0 < ids.ndim <= rows.ndim and all(
         None in pair or pair[0] == pair[1] for pair in zip(ids.spec.shape, first, strict=True)

@@ -133,7 +133,9 @@ def _integers(x: TensorLike, what: str) -> Tensor:
     if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
         return cast_to(tensor, "int32")
     if not is_integer(tensor.spec.dtype):
-        raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
+        raise TypeError(
+            f"{what} must hold integers, got dtype {tensor.spec.dtype}; convert it by K.cast"
+        )
     return tensor
 
 

@@ -19,6 +19,7 @@ import click
 
 from backplane.cli import output
 from backplane.cli.engines import library_of
+from backplane.project import install_command
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
@@ -60,7 +61,7 @@ def check(
         )
     if missing := [name for name in LIBRARIES if importlib.util.find_spec(name) is None]:
         raise click.ClickException(
-            f'the suite needs {", ".join(missing)}: pip install "{output.PROJECT}[check]"'
+            f"the suite needs {', '.join(missing)}: {install_command('check')}"
         )
     with tempfile.TemporaryDirectory(prefix="backplane-check-") as folder:
         report, record = Path(folder, "report.xml"), Path(folder, "record.json")

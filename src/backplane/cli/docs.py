@@ -95,7 +95,10 @@ class _Topic(_Name):
     def hint(self, asked: str) -> str:
         """The pages that mention it."""
         found = mentions(asked)
-        return f"; pages that mention it: {', '.join(found)}" if found else ""
+        lists = (
+            f"pages that mention it: {', '.join(found)}" if found else "`backplane docs` lists them"
+        )
+        return f"; {lists}"
 
 
 class _Program(_Name):

@@ -20,7 +20,7 @@ from backplane import config, engines
 from backplane.cli import output
 from backplane.core.spec import DTYPES
 from backplane.known_engines import ENGINES
-from backplane.project import ADDRESS
+from backplane.project import ADDRESS, install_command
 
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel")}
 """Projects that provide a library, where it is not just the one of the library's name."""
@@ -106,7 +106,7 @@ def _described(name: str, chosen: bool) -> dict[str, Any]:
         "version": number if there else None,
         "chosen": chosen,
     }
-    return row if there else row | {"install": output.install_command(name)}
+    return row if there else row | {"install": install_command(name)}
 
 
 def _add_loaded(rows: Sequence[dict[str, Any]]) -> None:

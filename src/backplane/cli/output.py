@@ -17,7 +17,7 @@ from rich.table import Table
 
 from backplane import engines
 from backplane.known_engines import canonical
-from backplane.project import NAME
+from backplane.project import NAME, install_command
 
 PROJECT = NAME
 
@@ -110,11 +110,6 @@ def installed_among(chosen: Sequence[str]) -> list[str]:
         if not engines.installed(name):
             raise click.UsageError(f"{name} is not installed: {install_command(name)}")
     return list(chosen) or [name for name in engines.names() if engines.installed(name)]
-
-
-def install_command(name: str) -> str:
-    """The command that installs an engine's library."""
-    return f'pip install "{PROJECT}[{name}]"'
 
 
 def run_python(command: Sequence[str], engine: str) -> str:

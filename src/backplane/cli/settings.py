@@ -12,8 +12,9 @@ import click
 from backplane import _files, engines
 from backplane import _keras_json as keras_json
 from backplane.cli.engines import choice
-from backplane.cli.output import EngineName, install_command, json_option, write_json, write_table
+from backplane.cli.output import EngineName, json_option, write_json, write_table
 from backplane.known_engines import ENGINES, canonical
+from backplane.project import install_command
 
 KERAS_KEYS = ("nnx_enabled", "max_epochs", "max_steps_per_epoch")
 """Keys that Keras 3 keeps in the same file."""

@@ -129,8 +129,8 @@ def _chosen(
     ):
         taken = f" and from {', '.join(sorted(names.taken))}" if names.taken else ""
         raise ValueError(
-            f"to_onnx of {function.name!r}: {what} must be {count} names, different from each "
-            f"other{taken}, got {given!r}"
+            f"to_onnx of {function.name!r}: {what} must be a list of {count} "
+            f"name{'s' * (count != 1)}, different from each other{taken}, got {given!r}"
         )
     return [names.unique(name) for name in given]
 

@@ -107,7 +107,7 @@ def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{what}: the value is no regular array ({error})") from None
+        raise ValueError(f"{what}: the value is not a regular array ({error})") from None
     if array.dtype == dtype:
         return array
     if array.dtype == object and dtype.kind in "iu" and all(type(n) is int for n in array.flat):

@@ -106,7 +106,8 @@ class Plan:
                     warn(
                         f"K.function {self.name!r}: there are two updates of the variable "
                         f"{variable.name!r}, and only the last one counts. Both are computed from "
-                        "the old value; K.control_dependencies([first]) lets another one follow"
+                        "the old value. To compute the second from the first, build it inside "
+                        "`with K.control_dependencies([first]):`"
                     )
         return pairs
 
@@ -167,8 +168,9 @@ class Plan:
             elif isinstance(node, Placeholder) and node not in fed:
                 if node.default is None:
                     raise ValueError(
-                        f"K.function {self.name!r}: the placeholder {node.name!r} "
-                        f"(built at {node.where}) is needed for the outputs but is no input"
+                        f"K.function {self.name!r}: the result depends on the placeholder "
+                        f"{node.name!r} (built at {node.where}), which has no value; make it one "
+                        "of the inputs of K.function"
                     )
                 self.defaults[node] = constant(node.default, node.spec.dtype)
 

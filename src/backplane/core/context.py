@@ -236,9 +236,10 @@ def set_default_mode(name: str) -> Callable[[], None]:
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
 OURS, INSTALLED, USERS = 1, 2, 3
-_origins: dict[str, int] = {}
+_origins: dict[str, int] = {contextmanager.__code__.co_filename: OURS}
 """The owner of the code in each file. Python's own modules and installed packages are `INSTALLED`.
-"""
+`contextlib` counts as ours: it stands between a function of ours and the caller of that, where a
+context manager decorates it."""
 
 
 MOST_CALLERS = 16

@@ -22,6 +22,7 @@ from backplane.core import context, registry
 from backplane.core.mesh import MESHES, current_mesh
 from backplane.engines.base import Engine
 from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
+from backplane.project import install_command
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -95,7 +96,7 @@ def _load(name: str) -> Engine:
         if not installed(name):
             raise ImportError(
                 f"engine {name!r} needs the library {folder!r}, which is not installed: "
-                f'pip install "keras-backplane[{name}]"'
+                + install_command(name)
             )
         with context.uncollected():
             engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE

@@ -47,7 +47,7 @@ class Engine(Traced, Called, Memory, Natives, Limited, Processes):
         known = self.devices()
         if name not in known:
             raise ValueError(
-                f"the engine {self.name!r} has no device {name!r}; there are {', '.join(known)}"
+                f"the engine {self.name!r} has no device {name!r}; it has {', '.join(known)}"
             )
         if len(known) == 1:
             return self

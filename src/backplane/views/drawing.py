@@ -11,6 +11,7 @@ from backplane.compile.passes.prune import prune
 from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
 from backplane.ops.effects import Update
+from backplane.project import install_command
 from backplane.views.layout import Plan, opened, placed, plan
 from backplane.views.page import page
 from backplane.views.picture import svg
@@ -51,7 +52,7 @@ def _as_png(found: Plan, title: str, most: int) -> bytes:
     except ImportError:
         raise ImportError(
             "K.plot_graph needs a library for PNG, which is not installed: "
-            'pip install "keras-backplane[debug]"'
+            + install_command("debug")
         ) from None
     whole = placed(found, opened(found, most))
     # The width is limited, because a picture takes four bytes a pixel.

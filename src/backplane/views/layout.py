@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from backplane.project import install_command
 from backplane.views.scene import Box, Item
 
 LETTER, HEIGHT, ROW, LOW, GAP, TITLE, PAD = 6.6, 38.0, 88.0, 40.0, 22.0, 26.0, 18.0
@@ -100,7 +101,7 @@ def _library(
     except ImportError:
         raise ImportError(
             "K.plot_graph needs a library for layouts, which is not installed: "
-            'pip install "keras-backplane[debug]"'
+            + install_command("debug")
         ) from None
     found: dict[int, Point] = {}
     bends: dict[tuple[int, int], list[Point]] = {}

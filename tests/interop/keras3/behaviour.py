@@ -138,7 +138,7 @@ def refusals(folder):
     refuses(lambda: K.sum(x, axis=7), "K.sum: .*axis", ValueError)
     refuses(lambda: K.function([x], [x], updates=[1]), "updates.0. must come from")
     refuses(lambda: K.function([x], ["x"]), "outputs.0. must be a")
-    refuses(lambda: K.function([x], [K.placeholder((2,))]), "is no input", ValueError)
+    refuses(lambda: K.function([x], [K.placeholder((2,))]), "which has no value", ValueError)
     held = keras.Model(x, K.dot(x, keras.Variable(np.ones((3, 2), "float32"))))
     assert held.predict(np.ones((1, 5, 3)), verbose=0).tolist() == [[[3, 3]] * 5]
 
