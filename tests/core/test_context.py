@@ -5,6 +5,7 @@ import contextvars
 import gc
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -160,3 +161,13 @@ def test_what_somebody_has_frozen_stays_frozen(monkeypatch):
     monkeypatch.setattr(gc, "unfreeze", lambda: called.append("unfreeze"))
     context.make_old()
     assert not called
+
+
+def test_warnings_belong_to_the_line_of_the_user_not_to_that_of_another_library():
+    library = {"warn": context.warn}
+    exec(compile("def call(): warn('look')", "/site-packages/library.py", "exec"), library)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        library["call"]()
+    line = sys._getframe().f_lineno - 1
+    assert [(str(x.message), x.filename, x.lineno) for x in told] == [("look", __file__, line)]

@@ -175,9 +175,20 @@ def left_alone():
     return [numbers(weights), numbers(images)]
 
 
+def steps_back():
+    """Slices with negative steps."""
+    x = ops.convert_to_tensor(ROWS)
+    inputs = keras.Input((3,))
+    reversed_rows = keras.Function(inputs, inputs[:, ::-2])
+    return [
+        numbers(reversed_rows(x)), numbers(keras.Model(inputs, inputs[..., ::-1, None])(x)[0]),
+        numbers(ops.get_item(x, (slice(None, None, -1), 0))), numbers(ops.get_item(x, 1)),
+    ]  # fmt: skip
+
+
 PROGRAMS = [
     settings, numbers_of_other_types, variables, lists, settled, recurrent, watched, written_to,
-    left_alone,
+    left_alone, steps_back,
 ]  # fmt: skip
 
 

@@ -61,6 +61,15 @@ def test_logs_count_masks_and_weights(results, engine):
 
 
 @pytest.mark.slow
+def test_ends_of_data_warn_where_the_user_asked_for_more(results, engine):
+    """As in Keras on JAX; the warning belongs to the line of the user."""
+    on_jax = results("jax")["ends_of_data"]["value"]
+    found = results(f"backplane.{engine.name}")["ends_of_data"]["value"]
+    assert [x[:3] for x in found] == [x[:3] for x in on_jax] == [[3, 0, 1]] * 4
+    assert all(places == [FILE.name] for *_, places in found)
+
+
+@pytest.mark.slow
 def test_several_steps_at_once_change_no_weight(results, engine):
     found = results(f"backplane.{engine.name}")
     for name in ("several_steps", "steps_of_generators"):

@@ -312,7 +312,42 @@ PROGRAMS = [
     weights_of_validation, rates_that_change, weights_that_change, layers_that_are_frozen, stopped,
 ]  # fmt: skip
 
-BESIDES = [logs_under_masks]
+
+def ends_of_data():
+    """How often each way to come to the end of the data warns, and ends an epoch of a dataset."""
+
+    class Rows(keras.utils.PyDataset):
+        ends = 0
+
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, i):
+            return ROWS[4 * i : 4 * i + 4], TARGETS[4 * i : 4 * i + 4]
+
+        def on_epoch_end(self):
+            self.ends += 1
+
+    found = []
+    for n in 1, 3, 5, 8:
+        rows = Rows()
+        model = mlp()
+        model.compile("sgd", "mse", steps_per_execution=n)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.fit(rows, epochs=2, shuffle=False, verbose=0)
+            model.fit(ROWS, TARGETS, batch_size=3, verbose=0)
+            model.evaluate(ROWS, TARGETS, batch_size=3, verbose=0)
+            model.predict(ROWS, batch_size=3, verbose=0)
+            model.fit(batches(), steps_per_epoch=7, epochs=2, shuffle=False, verbose=0)
+            complete = len(told)
+            model.fit(batches(4), shuffle=False, verbose=0)
+        places = [Path(one.filename).name for one in told]
+        found.append([rows.ends, complete, len(told), places])
+    return found
+
+
+BESIDES = [logs_under_masks, ends_of_data]
 """Programs whose numbers have tests of their own."""
 
 

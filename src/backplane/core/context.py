@@ -269,12 +269,18 @@ _warned: dict[Any, Any] = {}
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn in the name of the user's line that is being executed."""
+    """Warn in the name of the user's line that is being executed, also where other libraries stand
+    between it and this package.
+    """
     where = user_line()
     if where is None:
         warnings.warn(text, category, stacklevel=2)
-    else:
-        warnings.warn_explicit(text, category, where.filename, where.line, registry=_warned)
+        return
+    file, line = where.filename, where.line
+    if _origin(file) == INSTALLED and where.callers:
+        code, at = where.callers[0]
+        file, line = code.co_filename, _line_at(code, at)
+    warnings.warn_explicit(text, category, file, line, registry=_warned)
 
 
 def _origin(filename: str) -> int:

@@ -80,7 +80,7 @@ class Finder(MetaPathFinder):
             if short and short not in SERVED:
                 return None
             return ModuleSpec(fullname, _Server(short), is_package=not short)
-        if fullname != CONFIG and fullname not in CHANGED:
+        if fullname not in (CONFIG, ITEMS) and fullname not in CHANGED:
             return None
         spec = PathFinder.find_spec(fullname, path)
         if spec is None or not isinstance(spec.loader, SourceFileLoader):
@@ -151,7 +151,7 @@ class _Changed(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the changed tree."""
-        if fullname == CONFIG or (fullname not in FIRST and not _runs_here()):
+        if fullname not in CHANGED or (fullname not in FIRST and not _runs_here()):
             return super().get_code(fullname)
         tree = self.tree()
         CHANGED[fullname](tree)
@@ -171,9 +171,14 @@ class _Changed(SourceFileLoader):
             settings["_BACKEND"] = NAME
             _check_all()
             _take_over()
+        if module.__name__ == ITEMS and _runs_here():
+            importlib.import_module("backplane.keras3.ops.parts").let_steps_go_back(module)
 
 
 CONFIG = "keras.src.backend.config"
+ITEMS = "keras.src.ops.numpy"
+"""The module with the operation of `x[key]`. It is changed after it has run: it is large, and
+Python has it compiled."""
 FIRST = ("keras.src.backend", "keras.src.backend.common.dtypes")
 """Modules that are loaded before Keras' settings, so they are changed whatever these are. What is
 added to them asks for the backend."""

@@ -7,8 +7,8 @@ it, and a call that fails or is interrupted leaves all variables as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from types import CodeType
 from typing import Any
 
@@ -20,12 +20,12 @@ from keras.src.backend import config
 from keras.src.backend.common.keras_tensor import KerasTensor
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
-from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
 from backplane import backend as K
 from backplane import engines
+from backplane.keras3.batches import Batches, one_batch
 from backplane.keras3.call import standard
 from backplane.keras3.losses import CompileLoss
 from backplane.keras3.ops import core
@@ -160,11 +160,11 @@ class BackplaneTrainer(base_trainer.Trainer):
         the step builds where it calls it, and says there what is wrong.
         """
         own = getattr(getattr(self, step), "__func__", None) is not getattr(BackplaneTrainer, step)
-        with suppress(Exception) if own else nullcontext(), _one_batch(data.get("iterator")):
+        with suppress(Exception) if own else nullcontext(), one_batch(data.get("iterator")):
             self._symbolic_build(**data)
 
     def _batches(self, **given: Any) -> Any:
-        return EpochIterator(steps_per_execution=self.steps_per_execution, **given)
+        return Batches(steps_per_execution=self.steps_per_execution, **given)
 
     def _listening(self, callbacks: Any, iterator: Any, verbose: Any, **more: Any) -> Any:
         """The callbacks as a list that knows the model."""
@@ -316,7 +316,7 @@ class BackplaneTrainer(base_trainer.Trainer):
         """The predictions for data as arrays, as Keras documents it."""
         iterator = self._batches(x=x, batch_size=batch_size, steps_per_epoch=steps, shuffle=False)
         if not all(layer.built for layer in self._flatten_layers()):
-            with _one_batch(iterator):
+            with one_batch(iterator):
                 for _, _, batches in iterator:
                     first, _, _ = data_adapter_utils.unpack_x_y_sample_weight(batches[0])
                     core.compute_output_spec(self, tree.map_structure(_keras_tensor, first))
@@ -376,21 +376,6 @@ class BackplaneTrainer(base_trainer.Trainer):
         """The predictions for one batch as arrays."""
         x = tree.map_structure(core.convert_to_numpy, x)
         return self.make_predict_function()([(x,)])
-
-
-@contextmanager
-def _one_batch(iterator: Any) -> Iterator[None]:
-    """Inside, an iterator takes no more than one batch at a time: a generator gives batches that
-    were looked at a second time, but only the first ones.
-    """
-    if iterator is None:
-        yield
-        return
-    steps, iterator.steps_per_execution = iterator.steps_per_execution, 1
-    try:
-        yield
-    finally:
-        iterator.steps_per_execution = steps
 
 
 def _keras_tensor(x: Any) -> Any:

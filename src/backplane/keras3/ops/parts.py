@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
+
+from keras.src.backend.common.keras_tensor import KerasTensor
 
 from backplane.core.graph import Tensor, constant
 from backplane.keras3.call import op, tensor_of
@@ -23,6 +25,27 @@ from backplane.ops.scattering import scatter_set
 def getitem(x: Any, key: Any) -> Any:
     """A part of a tensor: what `x[key]` is for a symbolic tensor."""
     return tensor_of(x)[key]
+
+
+def let_steps_go_back(operations: Any) -> None:
+    """Let Keras' operation of `x[key]` take slices with negative steps on every engine: tensors of
+    PyTorch refuse them.
+
+    Args:
+        operations: The module `keras.src.ops.numpy`.
+    """
+
+    def item(x: Any, key: Any) -> Any:
+        parts = key if isinstance(key, tuple) else (key,)
+        back = any((getattr(part, "step", None) or 1) < 0 for part in parts)
+        return getitem(x, key) if back and not isinstance(x, KerasTensor) else x[key]
+
+    def call(self: Any, x: Any, key: Any) -> Any:
+        return item(x, tuple(key) if isinstance(key, list) else key)
+
+    functools.update_wrapper(item, operations.get_item)
+    operations.get_item = item
+    operations.GetItem.call = call
 
 
 @op(static=("axis", "start", "stop"))
@@ -129,7 +152,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
 def _product(sizes: Sequence[Amount]) -> Amount:
     if all(isinstance(n, int) for n in sizes):
         return math.prod(sizes)
-    return reduce(ew.mul, [tensor_of(n, "int32") for n in sizes])
+    return functools.reduce(ew.mul, [tensor_of(n, "int32") for n in sizes])
 
 
 def _rows(indices: Tensor, lead: Sequence[Amount]) -> Tensor:
