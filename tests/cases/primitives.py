@@ -192,6 +192,12 @@ op(
     "normalize", floats(2, 3, 2, 4), floats(2, 4), floats(1, 2, 4), id="groups", axes=(1, 3),
     epsilon=0.125, oracle=normalized, smooth=True,
 )  # fmt: skip
+op(
+    "rms_normalize", floats(2, 3, 4), floats(4), axes=(2,), epsilon=0.125, grad=False,
+    oracle=lambda x, gamma, axes, epsilon: (
+        x / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon) * gamma
+    ),
+)  # fmt: skip
 for name, axes in (("rows", (2,)), ("columns", (0, 1))):
     op(
         "normalize", floats(2, 3, 4), floats(4), floats(4), id=name, axes=axes, epsilon=0.125,

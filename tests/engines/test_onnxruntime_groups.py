@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from backplane import backend as K
@@ -88,6 +90,61 @@ def test_hard_silu(kinds: Callable[[], list[str]], dtype: str) -> None:
         assert ("HardSwish" in kinds()) == (dtype == "float32")
     (slope,) = K.function([x], K.gradients(K.sum(y), [x]))([given[:, [0, 1, 4, 5, 5, 5]]])
     np.testing.assert_allclose(slope, [[0, 1, 1 / 3, 1, 1, 1]], rtol=1e-6)
+
+
+def by_quotient(x: Any, gamma: Any) -> Any:
+    return x / K.sqrt(K.mean(K.square(x), axis=-1, keepdims=True) + 1e-5) * gamma
+
+
+def by_scale(x: Any, gamma: Any) -> Any:
+    return gamma * (x * K.pow(1e-5 + K.mean(x * x, -1, keepdims=True), -0.5))
+
+
+@pytest.mark.parametrize("form", [by_quotient, by_scale])
+@pytest.mark.parametrize("shape", [(None, 8), (None, 3, 8)])
+def test_normalization_by_the_root_of_the_mean_square(
+    kinds: Callable[[], list[str]], form: Callable[..., Any], shape: tuple[int | None, ...]
+) -> None:
+    x, gamma = K.placeholder(shape), K.variable(rng.normal(size=8))
+    f, y = K.function([x], [form(x, gamma)]), K.get_value(gamma)
+    for rows in (5, 0):
+        given = rng.normal(size=(rows, *[n or 0 for n in shape[1:]])).astype("float32")
+        scale = np.sqrt(np.mean(given * given, -1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(f([given])[0], given / scale * y, rtol=1e-5, atol=1e-6)
+        assert "SimplifiedLayerNormalization" in kinds()
+
+
+def test_exports_hold_operators_of_onnx_alone(
+    kinds: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    x = K.placeholder((None, 8))
+    f = K.function([x], [by_quotient(x, K.ones((8,)))])
+    f.to_onnx(tmp_path / "f.onnx")
+    found = {node.op_type for node in onnx.load(tmp_path / "f.onnx").graph.node}
+    assert "SimplifiedLayerNormalization" not in found
+    assert "ReduceMean" in found
+
+
+def test_what_looks_like_that_stays(kinds: Callable[[], list[str]]) -> None:
+    """A mean over rows, gamma as a column, another dtype, a square that is read, gradients."""
+    x, gamma, column = K.placeholder((4, 8)), K.placeholder((8,)), K.placeholder((4, 1))
+    wide, weights = (K.placeholder(s, dtype="float64") for s in ((4, 8), (8,)))
+    square = K.square(x)
+    read = x / K.sqrt(K.mean(square, -1, keepdims=True) + 1e-5) * gamma
+    for inputs, outputs in (
+        ([x, gamma], [x / K.sqrt(K.mean(K.square(x), 0, keepdims=True) + 1e-5) * gamma]),
+        ([x, column], [by_quotient(x, column)]),
+        ([wide, weights], [by_quotient(wide, weights)]),
+        ([x, gamma], [read, square]),
+        ([x, gamma], K.gradients(K.sum(K.square(by_quotient(x, gamma))), [x, gamma])),
+    ):
+        given = [rng.normal(size=K.int_shape(t)) for t in inputs]
+        found = K.function(inputs, outputs)(given)
+        assert "SimplifiedLayerNormalization" not in kinds()
+        with engines.use("numpy"):
+            wanted = K.function(inputs, outputs)(given)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_a_large_mean_costs_no_digits(kinds: Callable[[], list[str]]) -> None:

@@ -316,6 +316,30 @@ def _(
     return add(mul(sub(x, mean), mul(_scale(variance, epsilon), gamma)), beta)
 
 
+def _is_by_rows(x: Spec, gamma: Spec, *, axes: Axes, epsilon: float) -> bool:
+    last = axes == (x.ndim - 1,) and gamma.shape == x.shape[-1:]
+    return last and gamma.dtype == x.dtype and epsilon > 0
+
+
+@primitive(
+    memory=Memory.FRESH,
+    axes=like_first,
+    fused=Fused(operands=(2,), numbers=["epsilon"], fits=_is_by_rows),
+)
+def rms_normalize(x: Spec, gamma: Spec, *, axes: Axes, epsilon: float) -> Spec:
+    """The product of gamma and x / √(the mean of x² + ε), with the mean over the last axis.
+    `compile.passes` puts it in the place of these operations.
+    """
+    check_dtype("rms_normalize", "x", x.dtype, FLOAT)
+    return x
+
+
+@rms_normalize.decompose
+def _(x: Tensor, gamma: Tensor, *, axes: Axes, epsilon: float) -> Tensor:
+    square = mean(mul(x, x), axes=axes, keepdims=True)
+    return mul(mul(x, _scale(square, epsilon)), gamma)
+
+
 @normalize.vjp
 def _(
     g: Cotangents, y: Sequence[Tensor], x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float

@@ -12,7 +12,7 @@ from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.autodiff import Group
-from backplane.ops.groups import is_vector, normalize_by
+from backplane.ops.groups import is_vector, normalize_by, rms_normalize
 from backplane.ops.shaping import squeeze
 
 
@@ -39,11 +39,10 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, lowered for `engine`, with `normalize_by` in the place of a difference, a product
-    and a sum, unless others read what is between these.
+    """`outputs`, lowered for `engine`, with the primitives without a gradient in the place of what
+    they compute, unless others read what is inside: `normalize_by` and `rms_normalize`.
     """
-    entry = engine.table.get(normalize_by.name)
-    if entry is None:
+    if {normalize_by.name, rms_normalize.name}.isdisjoint(engine.table):
         return list(outputs)
     order = toposort(outputs)
     groups = groups_in(order, differentiable=False)
@@ -54,7 +53,7 @@ def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tenso
         large = {t for t in group.inside if not is_vector(t.spec)}
         alone = all(own.issuperset(users[t]) for t in large) and large.isdisjoint(outputs)
         (node,) = _listed(group)
-        if alone and serves(entry, node):
+        if alone and serves(engine.table.get(group.op.name), node):
             instead[group.end] = node
     return _with(outputs, instead) if instead else list(outputs)
 
