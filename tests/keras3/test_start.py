@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import waiting
+from backplane.core.context import is_ours
 from backplane.keras3 import inventory
 from interop.environments import run
 
@@ -51,6 +52,44 @@ def test_a_newer_keras_is_told_of(monkeypatch):
     told = inventory.notice("9.9")
     assert "Keras 9.9" in told
     assert "numpy.foo, nn.bar" in told
+
+
+TRACEBACKS = """
+import traceback
+import backplane.keras3, keras, numpy as np
+
+class Wrong(keras.layers.Layer):
+    def call(self, x):
+        return keras.ops.matmul(x, x)
+
+x = np.ones((4, 8), "float32")
+for call in (
+    lambda: keras.ops.matmul(x, x),
+    lambda: keras.ops.take(x, [9], axis=0),
+    lambda: keras.Sequential([Wrong()]).predict(x, verbose=0),
+):
+    try:
+        call()
+    except Exception as error:
+        print(*[frame.filename for frame in traceback.extract_tb(error.__traceback__)], sep=";")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["", "full"])
+def test_tracebacks_have_frames_of_ours_only_when_asked_for(tmp_path, setting):
+    done = waiting.run(
+        [sys.executable, "-c", TRACEBACKS],
+        env={
+            **os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path),
+            "BACKPLANE_TRACEBACK": setting,
+        },
+    )  # fmt: skip
+    traces = done.stdout.splitlines()
+    assert len(traces) == 3, done.stderr
+    for trace in traces:
+        ours = [is_ours(file) for file in trace.split(";")]
+        assert any(ours) == (setting == "full"), trace
 
 
 SIGNATURES = """

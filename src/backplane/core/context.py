@@ -233,7 +233,7 @@ def set_default_mode(name: str) -> Callable[[], None]:
 
 # --- lines of the user's code ---------------------------------------------------------------------
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
 OURS, INSTALLED, USERS = 1, 2, 3
 _origins: dict[str, int] = {contextmanager.__code__.co_filename: OURS}
@@ -287,7 +287,7 @@ def _origin(filename: str) -> int:
     """The owner of the code in a file: `OURS`, `INSTALLED` or `USERS`."""
     found = _origins.get(filename)
     if found is None:
-        ours = filename.startswith((_PACKAGE, "<backplane "))
+        ours = filename.startswith((PACKAGE, "<backplane "))
         installed = filename.startswith(_LIBRARY) or f"{os.sep}site-packages{os.sep}" in filename
         found = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
     return found

@@ -35,6 +35,7 @@ from backplane.backend._trace import run_now
 from backplane.backend._trees import map_leaves
 from backplane.core import context, graph
 from backplane.core.spec import is_float
+from backplane.core.tracebacks import hide
 from backplane.engines.base import Engine
 from backplane.keras3.introduction import INTRODUCED, introduce
 from backplane.keras3.naming import keras_name, name_function
@@ -200,8 +201,10 @@ def op(
             chosen = settled[kinds] = rule.settled(eager_engine(), args, kwargs)
         try:
             return chosen(*args, **kwargs)
-        except IndexError as error:
-            name_function(error, name)
+        except Exception as error:
+            if isinstance(error, IndexError):
+                name_function(error, name)
+            hide(error)
             raise
 
     return call

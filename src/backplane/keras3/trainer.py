@@ -7,6 +7,7 @@ it, and a call that fails or is interrupted leaves all variables as they were.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from types import CodeType
@@ -25,6 +26,7 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from backplane import backend as K
 from backplane import engines
+from backplane.core import context, tracebacks
 from backplane.keras3.batches import Batches, one_batch
 from backplane.keras3.call import standard
 from backplane.keras3.losses import CompileLoss
@@ -36,6 +38,9 @@ from backplane.keras3.workers import let_threads_compute
 
 let_threads_compute()
 base_trainer.CompileLoss = CompileLoss  # `Model.compile` finds it there.
+if os.environ.get(tracebacks.SETTING) != "full":
+    # Keras hides the frames of these folders in `fit`, in layers and in models.
+    traceback_utils._EXCLUDED_PATHS += (context.PACKAGE,)
 
 TAPES = ("GradientTape", "backward", "value_and_grad")
 """Names in the code of a `train_step` that is written for another backend."""
