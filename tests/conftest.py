@@ -120,6 +120,15 @@ def engine(request: pytest.FixtureRequest) -> object:
             yield found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def lasting() -> None:
+    """What other files have left is there to stay, millions of objects late in a run. A test that
+    collects garbage goes through its own file's objects only.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def recorded(request: pytest.FixtureRequest) -> None:
     """What `covers` says of the test goes into the record."""
