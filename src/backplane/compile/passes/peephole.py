@@ -46,13 +46,14 @@ def peephole_lowered(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     """`outputs`, lowered for `engine`, in which one kernel multiplies, or convolves, and adds, and
     one kernel takes all parts of a tensor.
     """
-    present = {node.op for node in toposort(outputs)}
+    kernels = {x: y for x, y in WITH_BIAS.items() if y.name in engine.table}
+    splits = split.name in engine.table
+    present = {node.op for node in toposort(outputs)} if kernels or splits else set()
     rules: dict[Any, Rule] = {}
-    if split.name in engine.table and slice in present:
+    if splits and slice in present:
         rules[slice] = _Parts(outputs)
-    both = {x: y for x, y in WITH_BIAS.items() if x in present and y.name in engine.table}
-    if both:
-        rules[add] = partial(_biased, both)
+    if not present.isdisjoint(kernels):
+        rules[add] = partial(_biased, kernels)
     return _replaced(outputs, rules, keep_specs=True)
 
 
