@@ -19,7 +19,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.programs import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, groups, linear  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, groups, indexing, linear  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -575,3 +575,17 @@ def test_the_tape_goes_through_sums_of_many_rows() -> None:
     (K.segment_sum(rows, ids, 7) * weights).sum().backward()
     want = np.broadcast_to((np.arange(300) % 7)[:, None], (300, 9))
     np.testing.assert_array_equal(rows.grad, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_indices_of_rows_are_checked(dtype: torch.dtype) -> None:
+    x = torch.arange(12.0).reshape(4, 3)
+    fine = torch.tensor([[3, 0], [1, 3]], dtype=dtype)
+    assert indexing.rows_of(x, fine).tolist() == [3, 0, 1, 3]
+    assert indexing.rows_of(x[:0], fine[:0]).tolist() == []
+    wrong = [[0, 4]] if dtype == torch.uint8 else [[0, 4], [-5, 0], [-1, 4]]
+    for indices in wrong:
+        with pytest.raises((IndexError, RuntimeError)):
+            indexing.rows_of(x, torch.tensor(indices, dtype=dtype))
+    if dtype != torch.uint8:
+        assert indexing.rows_of(x, torch.tensor([-1, 0, -4], dtype=dtype)).tolist() == [3, 0, 0]

@@ -18,7 +18,7 @@ import torch
 from backplane.engines.arrays.fast.updates import split
 from backplane.engines.formulas import STEPS, Instructions, counts, formula
 from backplane.engines.table import Table, Value
-from backplane.engines.torch.indexing import selected
+from backplane.engines.torch.indexing import rows_of
 
 TABLE = Table()
 
@@ -142,13 +142,12 @@ def average_update(decay: Value, gain: Value, *tensors: Value) -> Later:
 @TABLE.add("rows_update")
 def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
-    so a lookup that nobody reads finds them before.
+    so they are looked for before.
     """
     (own,) = _owned([p], [p.contiguous()])
     calls: list[tuple[Any, ...]] = []
-    firsts = own[(slice(None), *[slice(1)] * (own.ndim - 1))]
     for g, indices in zip(*split(tensors, 2), strict=True):
-        _, rows = selected(firsts, 0, indices)
+        rows = rows_of(own, indices)
         rate, change = _rate(factor), g.reshape(rows.shape[0], *p.shape[1:])
         if isinstance(rate, torch.Tensor):
             rate, change = 1, rate * change
