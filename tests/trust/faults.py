@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 import backplane
+from backplane.core import atomic
 from backplane.core.atomic import deferred_signals
 
 PACKAGE = os.path.dirname(backplane.__file__) + os.sep
@@ -93,7 +94,8 @@ def _leaves_with(frame: Any) -> bool:
     but it tells a tracer of a line there. An error of the tracer would keep the lock for ever.
     """
     rest = (i for i in dis.get_instructions(frame.f_code) if i.offset >= frame.f_lasti)
-    found = [i for i in islice(rest, 3) if i.opname == "LOAD_CONST" and i.argval is None]
+    left = (i for i in rest if i.opname != "SWAP")  # A value that is returned goes below.
+    found = [i for i in islice(left, 3) if i.opname == "LOAD_CONST" and i.argval is None]
     return len(found) == 3
 
 
@@ -101,6 +103,13 @@ def _cannot_fail(frame: Any, function: Any) -> bool:
     """Whether this gives back a lock, or sets handlers of signals: neither needs memory."""
     codes = {f.__code__ for f in vars(deferred_signals).values() if hasattr(f, "__code__")}
     return frame.f_code in codes or isinstance(getattr(function, "__self__", None), RLock)
+
+
+def locks_held() -> list[str]:
+    """The locks of variables that somebody holds."""
+    locks = {"_joining": atomic._joining, "converting": atomic.converting}
+    locks |= {f"domain {d.serial}": d.lock for d in atomic._domains}
+    return [name for name, lock in locks.items() if "unlocked" not in repr(lock)]
 
 
 @contextmanager

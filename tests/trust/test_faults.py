@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from trust.faults import FAULTS, Injector, handling
+from trust.faults import FAULTS, Injector, handling, locks_held
 from trust.models import SIDE, Model
 
 PIECEWISE = {"static", "once"}
@@ -22,10 +22,13 @@ PIECEWISE = {"static", "once"}
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Python's own handler of SIGINT. Tests that run in the background have none."""
+    """Python's own handler of SIGINT. Tests that run in the background have none. Afterwards no
+    lock is held, for which another thread would wait for ever.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+    assert locks_held() == []
 
 
 @pytest.mark.parametrize("side", [3, SIDE])
