@@ -45,9 +45,8 @@ def check_numbers(target: Tensor, output: Tensor, axis: int) -> None:
     classes = theirs[axis]
     if classes not in (1, None) and _may_equal(ours, theirs) and ours[axis] == classes:
         raise ValueError(
-            f"target has shape {show(ours)}, that of output: it has a number for each class. "
-            "K.categorical_crossentropy takes such targets; K.argmax(target) makes class numbers "
-            "of them"
+            f"target has the shape of output, {show(ours)}: one number for each class. Use "
+            "K.categorical_crossentropy for such targets, or K.argmax(target) to get class numbers"
         )
 
 
@@ -68,9 +67,9 @@ def _numbers(
 ) -> ValueError:
     depth = "classes" if classes is None else classes
     return ValueError(
-        f"target has shape {show(ours)}, which is that of class numbers where output has shape "
-        f"{show(theirs)}: K.sparse_categorical_crossentropy takes these. K.one_hot(target, "
-        f"{depth}) makes targets of the shape of output from integers of shape {show(labels)}"
+        f"target of shape {show(ours)} would be class numbers for output of shape {show(theirs)}. "
+        "Use K.sparse_categorical_crossentropy for class numbers, or make targets of the shape of "
+        f"output by K.one_hot(target, {depth}) from integers of shape {show(labels)}"
     )
 
 

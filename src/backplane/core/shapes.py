@@ -43,8 +43,8 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
             for i, n in enumerate(shape):
                 result[start + i] = broadcast_size(result[start + i], n)
     except ValueError:
-        listed = " and ".join(show(s) for s in shapes)
-        raise ValueError(f"shapes {listed} do not broadcast together") from None
+        *some, last = [show(s) for s in shapes]
+        raise ValueError(f"shapes {', '.join(some)} and {last} do not broadcast together") from None
     return tuple(result)
 
 
