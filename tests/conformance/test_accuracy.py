@@ -14,6 +14,22 @@ COUNT = 1 << 21
 VALUES = np.random.default_rng(0).normal(size=COUNT).astype("float32")
 
 
+def test_softmax_of_many_classes(engine):
+    """Kernels that add up one by one lost the third digit on MLX, and in PyTorch's gradient."""
+    n = 250_000
+    x, w = K.placeholder((None, None)), K.placeholder((None, None))
+    y = K.softmax(x)
+    (slope,) = K.gradients(K.sum(y * w), [x])
+    scores, weights = np.zeros((2, n)), np.full((2, n), 1.1)
+    scores[:, ::3], weights[:, ::2] = 0.7, 3.3
+    found = K.function([x, w], [y, slope, K.logsumexp(x, axis=1)])([scores, weights])
+    e = np.exp(scores)
+    p = e / e.sum(1, keepdims=True)
+    slopes = p * (weights - (p * weights).sum(1, keepdims=True))
+    for value, exact in zip(found, [p, slopes, np.log(e.sum(1))], strict=True):
+        np.testing.assert_allclose(value, exact, rtol=3e-4, atol=5e-4 * np.abs(exact).max())
+
+
 @pytest.mark.parametrize("shape", [(COUNT,), (None, 512), (COUNT // 64, 8, 8)])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_sums_of_many_elements(engine, shape, keepdims):

@@ -111,13 +111,22 @@ _position("argmax", mx.argmax)
 _position("argmin", mx.argmin)
 
 
+PRECISE_ROW = 2048
+"""Elements whose sum keeps its digits in MLX's own kernels of the softmax and its logarithm."""
+
+
+def _wide(x: Value) -> Value:
+    return x if x.dtype == mx.float64 else x.astype(mx.float32)
+
+
 @TABLE.add("softmax")
 def softmax(x: Value, *, axis: int) -> Value:
-    """`mx.softmax`, which adds up in float32, also if asked for float64."""
-    if x.dtype != mx.float64 or not x.size:
+    """`mx.softmax`, which adds up in float32, also if asked for float64, and one by one."""
+    if not x.size or (x.dtype != mx.float64 and x.shape[axis] <= PRECISE_ROW):
         return mx.softmax(x, axis, precise=True)
-    e = exp(_below_largest(x, axis))
-    return e / total(e, (axis,), True)
+    z = _below_largest(_wide(x), axis)
+    e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
+    return (e / total(e, (axis,), True)).astype(x.dtype)
 
 
 @TABLE.add("log_softmax")
@@ -138,14 +147,17 @@ def _below_largest(x: Value, axis: int) -> Value:
 
 @TABLE.add("logsumexp")
 def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """`mx.logsumexp`, which refuses empty arrays and adds up in float32."""
+    """`mx.logsumexp`, which refuses empty arrays and adds up in float32, one by one."""
     if not x.size:
         return mx.log(mx.sum(_written(x), axes, keepdims))
-    if x.dtype != mx.float64:
+    if x.dtype != mx.float64 and math.prod([x.shape[axis] for axis in axes]) <= PRECISE_ROW:
         return mx.logsumexp(x, axes, keepdims)
-    shift = mx.max(x, axes, True)
+    wide = _wide(x)
+    shift = mx.max(wide, axes, True)
     shift = mx.stop_gradient(mx.where(mx.isinf(shift), mx.zeros_like(shift), shift))
-    y = mx.log(total(exp(x - shift), axes, True)) + shift
+    z = wide - shift
+    e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
+    y = (mx.log(total(e, axes, True)) + shift).astype(x.dtype)
     return y if keepdims else mx.squeeze(y, axes)
 
 
