@@ -201,7 +201,7 @@ def test_resizing_and_shaping(engine: object) -> None:
     )
     want = K.resize_volumes(TH5, 2, 1, 1, "channels_first")
     same(once(lambda: K.resize_volumes(TH5, 2, 1, 1, dim_ordering="th")), want)
-    same(once(lambda: K.expand_dims(X3, dim=1), "axis=1 for dim"), X3[:, None])
+    same(once(lambda: K.expand_dims(X3, dim=1), "axis=1 instead of dim"), X3[:, None])
     indices = np.array([0, 2], "int32")
     same(once(lambda: K.one_hot(indices, nb_classes=3), "num_classes=3"), K.one_hot(indices, 3))
     values = once(lambda: K.batch_get_value(xs=[K.variable(1.0)])[0], "ops")
