@@ -166,7 +166,7 @@ def test_errors_and_old_spellings_are_the_same_at_each_call():
     for _ in range(3):
         with pytest.raises(ValueError, match=r"^K\.dot: "):
             K.dot(X, X)
-        with pytest.warns(DeprecationWarning, match="axis=0 for dim"):
+        with pytest.warns(DeprecationWarning, match="axis=0 instead of dim"):
             assert K.expand_dims(X, dim=0).shape == (1, 2, 3)
         with pytest.raises(TypeError, match=r"^K\.tanh: .* dtype object"):
             K.tanh(np.array([None]))
