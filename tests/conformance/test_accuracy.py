@@ -30,6 +30,21 @@ def test_softmax_of_many_classes(engine):
         np.testing.assert_allclose(value, exact, rtol=3e-4, atol=5e-4 * np.abs(exact).max())
 
 
+def test_more_classes_than_float16_can_count(engine):
+    """Sums of 100,000 exponentials were infinite on JAX, PyTorch, TensorFlow and MLX."""
+    n = 100_000
+    x = K.placeholder((None, n), dtype="float16")
+    y = K.placeholder((None, n), dtype="float16")
+    loss = K.categorical_crossentropy(y, x, from_logits=True)
+    outputs = [K.softmax(x), K.logsumexp(x, axis=1), loss, *K.gradients(loss, [x])]
+    labels = np.eye(1, n, 7)
+    found = K.function([x, y], outputs)([np.zeros((1, n)), labels])
+    p = np.full((1, n), 1 / n)
+    for value, exact in zip(found, [p, [np.log(n)], [np.log(n)], p - labels], strict=True):
+        # Numbers below the normal ones may be 0.
+        np.testing.assert_allclose(value.astype("float64"), exact, rtol=5e-3, atol=6.2e-5)
+
+
 @pytest.mark.parametrize("shape", [(COUNT,), (None, 512), (COUNT // 64, 8, 8)])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_sums_of_many_elements(engine, shape, keepdims):

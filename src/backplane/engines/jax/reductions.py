@@ -65,7 +65,6 @@ TABLE = Table(
     all=_reduction(jnp.all),
     argmax=_position(lax.argmax),
     argmin=_position(lax.argmin),
-    log_softmax=jax.nn.log_softmax,
     cumsum=lax.cumsum,
     cumprod=lax.cumprod,
     top_k=lax.top_k,
@@ -82,11 +81,22 @@ def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
     return lax.reshape(jnp.sum(x, axis=(*added, *stretched), promote_integers=False), shape)
 
 
+def _summable(x: Value) -> Value:
+    """`x` in a dtype in which the sum of many exponentials is finite."""
+    return x.astype(jnp.float32) if x.dtype == jnp.float16 else x
+
+
+@TABLE.add("log_softmax")
+@kernel("axis")
+def _log_softmax(x: Value, *, axis: int) -> Value:
+    return jax.nn.log_softmax(_summable(x), axis).astype(x.dtype)
+
+
 @TABLE.add("logsumexp")
 @kernel("axes", "keepdims")
 def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The logarithm of the sum of exponentials: -inf if all elements are."""
-    return jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
+    return jax.nn.logsumexp(_summable(x), axis=axes, keepdims=keepdims).astype(x.dtype)
 
 
 @TABLE.add("softmax")
@@ -97,7 +107,7 @@ def _softmax(x: Value, *, axis: int) -> Value:
     """
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
     powers = jnp.exp(x - lax.stop_gradient(largest))
-    return powers / jnp.sum(powers, axis=axis, keepdims=True)
+    return (powers / jnp.sum(_summable(powers), axis=axis, keepdims=True)).astype(x.dtype)
 
 
 @TABLE.add("sort")

@@ -136,9 +136,9 @@ def log_softmax(x: Value, *, axis: int) -> Value:
     """
     if not x.size:
         return mx.zeros_like(x)
-    z = _below_largest(x, axis)
+    z = _below_largest(_wide(x), axis)
     e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
-    return z - mx.log(sum_(e, axes=(axis,), keepdims=True))
+    return (z - mx.log(sum_(e, axes=(axis,), keepdims=True))).astype(x.dtype)
 
 
 def _below_largest(x: Value, axis: int) -> Value:

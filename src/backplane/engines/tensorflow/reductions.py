@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from backplane.engines.table import (
     ADDED_SINGLY,
@@ -205,7 +206,9 @@ def _softmax(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("log_softmax")
+@partial(computed_in, HALVES)
 def _log_softmax(x: Value, *, axis: int) -> Value:
+    """The kernel adds up exponentials in float16, whose sum over many classes would be infinite."""
     return raw.LogSoftmax(logits=x) if axis == x.shape.rank - 1 else tf.nn.log_softmax(x, axis)
 
 

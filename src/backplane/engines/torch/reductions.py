@@ -73,7 +73,15 @@ def _softmax(x: Value, axis: int) -> Value:
 def _log_softmax(x: Value, axis: int) -> Value:
     if x.shape[axis] <= PRECISE_ROW:
         return torch.log_softmax(x, axis)
-    return x - torch.logsumexp(x, axis, keepdim=True)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (wide - torch.logsumexp(wide, axis, keepdim=True)).to(x.dtype)
+
+
+def _logsumexp(x: Value, axes: Axes, keepdims: bool) -> Value:
+    """`torch.logsumexp` adds up in float16, where a sum of many exponentials is infinite."""
+    if x.dtype != torch.float16:
+        return torch.logsumexp(x, axes, keepdims)
+    return torch.logsumexp(x.float(), axes, keepdims).half()
 
 
 TABLE.update(
@@ -89,7 +97,7 @@ TABLE.update(
         mean=_reduction(torch.mean),
         any=_reduction(torch.any),
         all=_reduction(torch.all),
-        logsumexp=_reduction(torch.logsumexp),
+        logsumexp=_reduction(_logsumexp),
         argmax=_position(torch.argmax),
         argmin=_position(torch.argmin),
         cumsum=_cumulative(torch.cumsum),
