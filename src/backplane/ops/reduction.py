@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
@@ -252,7 +253,21 @@ def _largest(x: Tensor, axis: int) -> Tensor:
     return x if x.spec.shape[axis] == 0 else max(x, axes=(axis,), keepdims=True)
 
 
+def _in_single(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A composition that computes in float32 for float16, where the sum of many exponentials would
+    be infinite.
+    """
+
+    def composed(x: Tensor, **params: Any) -> Tensor:
+        if x.spec.dtype != "float16":
+            return function(x, **params)
+        return ew.cast(function(ew.cast(x, dtype="float32"), **params), dtype="float16")
+
+    return composed
+
+
 @softmax.decompose
+@_in_single
 def _(x: Tensor, *, axis: int) -> Tensor:
     e = ew.exp(ew.sub(x, stop_gradient(_largest(x, axis))))
     return ew.div(e, sum(e, axes=(axis,), keepdims=True))
@@ -264,6 +279,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
 
 
 @log_softmax.decompose
+@_in_single
 def _(x: Tensor, *, axis: int) -> Tensor:
     z = ew.sub(x, stop_gradient(_largest(x, axis)))
     return ew.sub(z, ew.log(sum(ew.exp(z), axes=(axis,), keepdims=True)))
@@ -288,6 +304,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 
 @logsumexp.decompose
+@_in_single
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
     y = ew.log(sum(ew.exp(ew.sub(x, shift)), axes=axes, keepdims=True))
