@@ -41,9 +41,8 @@ class Batches(EpochIterator):
 
     def _interrupted_warning(self) -> None:
         warn(
-            "Your input ran out of data; interrupting training. Make sure that your dataset or "
-            "generator can generate at least `steps_per_epoch * epochs` batches. You may need to "
-            "use the `.repeat()` function when building your dataset."
+            "Your input ran out of data, so the epoch ends here. `steps_per_epoch` asks for more"
+            " batches than there are: give fewer steps, or data that repeat (`.repeat()`)."
         )
 
 
