@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pdb
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,33 @@ def test_the_last_frame_is_the_users(engine: object, name: str) -> None:
     assert [Path(file).name for file in shown] == [HERE] * len(shown)
     if caught.value.__cause__ is not None:
         assert not any(map(is_ours, files(caught.value.__cause__.__traceback__)))
+
+
+def needed(function: Any) -> int:
+    """How many arguments a function must get by position."""
+    if not callable(function):
+        return 0
+    parameters = inspect.signature(function).parameters.values()
+    return sum(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", ["x", -3.5, {"a": 1}, object(), None], ids=type)
+def test_no_function_of_k_shows_its_frames(value: object) -> None:
+    """Each is called with what it cannot use, and entered if it is a context manager."""
+    shown = {}
+    for name in K.__all__:
+        function = getattr(K, name)
+        count = needed(function)
+        try:
+            found = function(*[value] * count) if count else None
+            if isinstance(found, AbstractContextManager):
+                with found:
+                    pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends here
+            shown[name] = {Path(file).name for file in files(error.__traceback__)}
+    assert {name: found for name, found in shown.items() if found != {HERE}} == {}
+    assert len(shown) > 100
 
 
 def test_frames_of_a_users_function_stay_and_ours_around_it_go() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from backplane.backend.arithmetic import cast
 from backplane.config import epsilon, floatx, image_data_format
 from backplane.core import context
 from backplane.core.graph import Tensor
+from backplane.core.tracebacks import boundary
 
 __all__ = [
     "backend", "cast_to_floatx", "eager", "engine", "epsilon", "floatx", "get_uid",
@@ -80,6 +81,7 @@ def reset_uids() -> None:
     context.reset_uids()
 
 
+@boundary
 def name_scope(
     name: str | None, default_name: str | None = None, values: object = None
 ) -> AbstractContextManager[str]:
@@ -126,8 +128,8 @@ def backend() -> str:
     return config.backend() if chosen is None or engines.is_default(chosen) else chosen.name
 
 
-@contextmanager
-def engine(name: str) -> Iterator[None]:
+@boundary
+def engine(name: str) -> AbstractContextManager[object]:
     """Context manager: functions that are made inside, and values that are computed inside, run on
     another engine.
 
@@ -153,8 +155,7 @@ def engine(name: str) -> Iterator[None]:
         chosen = engines.get(name)
     except ValueError as error:
         raise ValueError(f"K.engine: {error}") from None
-    with engines.use(chosen.name):
-        yield
+    return context.changed(engine=chosen)
 
 
 @explained

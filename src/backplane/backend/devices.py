@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from backplane import engines
@@ -12,6 +12,7 @@ from backplane.backend._errors import explained
 from backplane.backend.types import DType, LossScale
 from backplane.compile.policy import PLAIN, Policy, Scaling
 from backplane.core import context
+from backplane.core.tracebacks import boundary
 
 __all__ = ["device", "list_devices", "mixed_precision"]
 
@@ -38,8 +39,8 @@ def list_devices() -> list[str]:
     return engines.current().devices()
 
 
-@contextmanager
-def device(name: str) -> Iterator[None]:
+@boundary
+def device(name: str) -> AbstractContextManager[object]:
     """Context manager: variables that are made inside are on a device, and functions that are made
     inside run there.
 
@@ -67,8 +68,7 @@ def device(name: str) -> Iterator[None]:
         chosen = engines.current().on_device(_canonical(name))
     except ValueError as error:
         raise ValueError(f"K.device: {error}") from None
-    with context.changed(device=chosen):
-        yield
+    return context.changed(device=chosen)
 
 
 def _canonical(name: str) -> str:

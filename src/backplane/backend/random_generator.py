@@ -16,6 +16,7 @@ from backplane.backend.random import (
 )
 from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core.graph import Tensor
+from backplane.core.tracebacks import boundary
 
 __all__ = [
     "RandomGenerator", "disable_tf_random_generator", "enable_tf_random_generator",
@@ -95,6 +96,7 @@ class RandomGenerator:
     RNG_LEGACY_STATEFUL = "legacy_stateful"
     KINDS: ClassVar = (RNG_STATELESS, RNG_STATEFUL, RNG_LEGACY_STATEFUL)
 
+    @boundary
     def __init__(
         self, seed: int | None = None, rng_type: str | None = None, force_generator: bool = False
     ) -> None:

@@ -182,6 +182,7 @@ def get_graph() -> Graph:
 _manual = [False]
 
 
+@boundary
 def manual_variable_initialization(value: bool) -> None:
     """Say whether the user initializes variables. This has no effect.
 
@@ -197,8 +198,10 @@ def manual_variable_initialization(value: bool) -> None:
     _manual[0] = as_flag(value, "K.manual_variable_initialization: value")
 
 
-@contextmanager
-def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Iterator[None]:
+@boundary
+def control_dependencies(
+    control_inputs: Tensor | Iterable[Any] | None,
+) -> AbstractContextManager[object]:
     """Context manager: tensors that are built inside read variables as the given updates leave
     them.
 
@@ -231,8 +234,7 @@ def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Itera
         if isinstance(t, Update):
             updated[t.variable] = t
     outer = {} if control_inputs is None else context.current().updated
-    with context.changed(updated={**outer, **updated}):
-        yield
+    return context.changed(updated={**outer, **updated})
 
 
 @api

@@ -15,6 +15,7 @@ from backplane import config, engines
 from backplane.backend import phase
 from backplane.backend.normalization import normalize_batch_in_training
 from backplane.core.graph import Tensor
+from backplane.core.tracebacks import boundary
 from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor, cast_to
 
@@ -77,6 +78,7 @@ SETTINGS = {
 """The private names of the settings, which scripts imported from `keras.backend.common`."""
 
 
+@boundary
 def leaked(name: str) -> Any:
     """The value of `K.name`, for a name that is not part of the API.
 
