@@ -157,7 +157,7 @@ K.set_random_seed('a') -> TypeError: K.set_random_seed: seed must be an int, got
 K.set_learning_phase('train') -> ValueError: K.set_learning_phase: value must be 0 or 1, got 'train'
 K.set_floatx('float') -> ValueError: K.set_floatx: floatx must be one of 'float16', 'float32', 'float64', not 'float'
 K.engine(None).__enter__() -> TypeError: K.engine: name must be a string such as 'torch', got None
-K.engine('tensorflwo').__enter__() -> ValueError: K.engine: no engine is called 'tensorflwo' (did you mean 'tensorflow'?); there are
+K.engine('tensorflwo').__enter__() -> ValueError: K.engine: name must be that of an engine: no engine is called 'tensorflwo' (did you mean 'tensorflow'?); there are
 K.name_scope(5).__enter__() -> TypeError: K.name_scope: name must be a string, got 5
 K.device(None).__enter__() -> TypeError: K.device: name must be a string such as 'gpu:0', got None
 K.native(np.sum, X, spec=5) -> TypeError: K.native: spec must be a pair (shape, dtype), or a list of such, got 5

@@ -150,11 +150,11 @@ def engine(name: str) -> AbstractContextManager[object]:
         1.0
     """
     if not isinstance(name, str):
-        raise TypeError(f"K.engine: name must be a string such as 'torch', got {name!r}")
+        raise TypeError(f"K.engine: name must be a string such as 'torch', got {described(name)}")
     try:
         chosen = engines.get(name)
     except ValueError as error:
-        raise ValueError(f"K.engine: {error}") from None
+        raise ValueError(f"K.engine: name must be that of an engine: {error}") from None
     return context.changed(engine=chosen)
 
 

@@ -67,7 +67,7 @@ def device(name: str) -> AbstractContextManager[object]:
     try:
         chosen = engines.current().on_device(_canonical(name))
     except ValueError as error:
-        raise ValueError(f"K.device: {error}") from None
+        raise ValueError(f"K.device: name must be that of a device: {error}") from None
     return context.changed(device=chosen)
 
 

@@ -420,7 +420,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "fused",
         "gradient", "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name",
-        "on_host", "precision", "reduction", "shortcut", "stacks", "step", "varies",
+        "on_host", "precision", "reduction", "scales", "shortcut", "stacks", "step", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -441,6 +441,7 @@ class Primitive(Generic[R]):
         on_host: bool = False,
         precision: Precision = Precision.FULL,
         linear: Sequence[int] = (),
+        scales: bool = False,
         axes: AxisRule | None = None,
         stacks: StackRule | None = None,
         shortcut: Callable[..., Tensor | None] | None = None,
@@ -482,6 +483,9 @@ class Primitive(Generic[R]):
         """Its part in mixed precision."""
         self.linear = tuple(linear)
         """The operands in each of which it is linear while all others stay as they are."""
+        self.scales = elementwise or scales
+        """Whether it may multiply elements of one operand by elements of another one. In gradients
+        under a switch, its decomposition takes its place."""
         self.axes = axes
         """Tells from which axes of its operands the size of an axis of its result is taken."""
         self.stacks = stacks

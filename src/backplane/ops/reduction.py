@@ -224,7 +224,9 @@ def log_softmax(x: Spec, *, axis: int) -> Spec:
     return _along("log_softmax", x, axis, FLOAT)
 
 
-@primitive(memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"), linear=(0,))
+@primitive(
+    memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"), linear=(0,), scales=True
+)
 def softmax_grad(g: Spec, y: Spec, *, axis: int) -> Spec:
     """The gradient of `softmax` from its result y: (g − Σ g · y) · y, summed along `axis`."""
     return ew.like_both("softmax_grad", g, y)

@@ -81,7 +81,7 @@ class _Guard:
             return mul_no_nan(as_branch(factor if op is mul else div(one(factor), factor)), g)
         if op is mul_no_nan and i == 1:
             return mul_no_nan(as_branch(inputs[0]), inputs[1])
-        if not op.elementwise or op is mul_no_nan or op.decomposition is None or len(inputs) < 2:
+        if not op.scales or op is mul_no_nan or op.decomposition is None or len(inputs) < 2:
             return node
         inner = _Guard([inputs[i]], self.mark)
         plain = op.decomposition(*inputs, **node.params)

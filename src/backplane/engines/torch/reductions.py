@@ -62,8 +62,13 @@ def _cumulative(function: Callable[..., Value]) -> Callable[..., Lowering]:
     return build
 
 
+def _is_short(x: Value, axis: int, most: int = PRECISE_ROW) -> bool:
+    """Whether a row is short enough for the kernel. In a trace, whose sizes are tensors, it is."""
+    return torch.jit.is_tracing() or bool(x.shape[axis] <= most)
+
+
 def _softmax(x: Value, axis: int) -> Value:
-    if x.shape[axis] <= PRECISE_ROW:
+    if _is_short(x, axis):
         return torch.softmax(x, axis)
     e = torch.exp(x - torch.amax(x, axis, keepdim=True))
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -71,7 +76,7 @@ def _softmax(x: Value, axis: int) -> Value:
 
 
 def _log_softmax(x: Value, axis: int) -> Value:
-    if x.shape[axis] <= PRECISE_ROW:
+    if _is_short(x, axis):
         return torch.log_softmax(x, axis)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return (wide - torch.logsumexp(wide, axis, keepdim=True)).to(x.dtype)
@@ -115,7 +120,7 @@ def _softmax_grad(specs: Sequence[Spec], *, axis: int) -> Lowering:
     kernel = gradient(aten._softmax_backward_data, axis, dtype)
 
     def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
-        if y.shape[axis] <= PRECISE_ROW // 8:
+        if _is_short(y, axis, PRECISE_ROW // 8):
             return kernel(g, y, out)
         return torch.sub(g, torch.sum(g * y, axis, keepdim=True), out=out).mul_(y)
 
