@@ -8,7 +8,7 @@ from typing import Any
 
 from backplane import engines
 from backplane.backend._args import as_dtype
-from backplane.backend._errors import explained
+from backplane.backend._errors import described, explained
 from backplane.backend.types import DType, LossScale
 from backplane.compile.policy import PLAIN, Policy, Scaling
 from backplane.core import context
@@ -74,7 +74,7 @@ def device(name: str) -> AbstractContextManager[object]:
 def _canonical(name: str) -> str:
     """The name in the form of `list_devices`."""
     if not isinstance(name, str):
-        raise TypeError(f"K.device: name must be a string such as 'gpu:0', got {name!r}")
+        raise TypeError(f"K.device: name must be a string such as 'gpu:0', got {described(name)}")
     found = name.lower().removeprefix("/").removeprefix("device:").replace("cuda", "gpu")
     return found if ":" in found else f"{found}:0"
 

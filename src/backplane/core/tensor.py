@@ -484,8 +484,7 @@ class Primitive(Generic[R]):
         self.linear = tuple(linear)
         """The operands in each of which it is linear while all others stay as they are."""
         self.scales = elementwise or scales
-        """Whether it may multiply elements of one operand by elements of another one. In gradients
-        under a switch, its decomposition takes its place."""
+        """Whether it multiplies elements of operands: gradients under a switch decompose it."""
         self.axes = axes
         """Tells from which axes of its operands the size of an axis of its result is taken."""
         self.stacks = stacks
