@@ -274,8 +274,10 @@ class _Writer:
             calls = ", ".join([f'(setattr, u{i}, "values", {x})' for i, x in enumerate(values)])
         else:
             source.names["updated"] = self.function.updated
-            for i in lent:
-                source.line(f"n[{i}] = lend(n[{i}])")
+            if lent:
+                source.names["lent"] = lent
+                with source.block("for i in lent:"):
+                    source.line("n[i] = lend(n[i])")
             calls = '*[(setattr, u, "values", {engine: x}) for u, x in zip(updated, n)]'
         if written:
             self._set_versions("None")
