@@ -14,7 +14,7 @@ from backplane.compile import passes
 from backplane.compile.fuse.groups import groups_in
 from backplane.compile.passes.join_groups import join_groups
 from backplane.core.graph import Tensor, toposort
-from backplane.ops import autodiff
+from backplane.core.hooks import HOOKS
 from backplane.ops.groups import (
     gelu,
     gelu_grad,
@@ -139,7 +139,7 @@ def numbers(forms: Sequence[Callable[..., Any]]) -> list[tuple[str, np.ndarray]]
 def as_written(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Neither gradients nor programs know of groups."""
     with monkeypatch.context() as patch, passes.without("join_groups"):
-        patch.setattr(autodiff, "_recognition", [])
+        patch.setitem(HOOKS, "groups", lambda order: [])
         yield
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from backplane import engines
 from backplane.backend._errors import EXPLAINED, explain
-from backplane.core import registry
+from backplane.core.hooks import HOOKS
 from backplane.core.tracebacks import hide
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,17 +54,12 @@ def _search(kind: type) -> Any:
     return None
 
 
-LIFT: list[Callable[[Any], Any]] = []
-"""One function, put here by `functions`: gives a value of a library's own graph that was computed
-from tensors of ours as one of them, and other values as they are."""
-
-
 def _value_of(value: object) -> Any:
     adapter = adapter_of(value)
-    return LIFT[0](value) if adapter is None else adapter.value(value)
+    return HOOKS["lifted"](value) if adapter is None else adapter.value(value)
 
 
-registry.VALUE_OF[:] = [_value_of]
+HOOKS["value_of"] = _value_of
 
 
 def meet() -> None:

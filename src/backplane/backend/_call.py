@@ -51,18 +51,15 @@ from backplane.backend._trees import map_leaves
 from backplane.core import context
 from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
+from backplane.core.hooks import HOOKS
 from backplane.core.tracebacks import hide
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
-__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed", "unconverted"]
+__all__ = ["api", "creates", "is_closed", "unconverted"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Call = Callable[..., Any]
-
-OLD_SPELLINGS: list[Callable[[str, Any, Any], dict[str, Any] | None]] = []
-"""One function, put here by `_keras1`: gives a call that failed as keyword arguments of today if it
-is spelled as Keras 1 spelled it; else None."""
 
 
 class _Found:
@@ -144,7 +141,7 @@ def api(function: F) -> F:
             return call(*args, **kwargs)
         except Exception as error:
             fits = isinstance(error, TypeError | ValueError)
-            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
+            modern = HOOKS["modern"](function.__name__, args, kwargs) if fits else None
             if modern is None:
                 if isinstance(error, EXPLAINED):
                     explain(error, function, args, kwargs)
@@ -173,7 +170,7 @@ def _general(function: Call, wrapper: Call) -> Call:
     def call(*args: object, **kwargs: object) -> Any:
         found = _Found((*args, *kwargs.values()))
         if found.natives:
-            args, kwargs = map_leaves(_adapters.LIFT[0], bound_values((args, kwargs)))
+            args, kwargs = map_leaves(HOOKS["lifted"], bound_values((args, kwargs)))
             found = _Found((*args, *kwargs.values()))
         if found.adapter is not None:
             return found.adapter.call(wrapper, args, kwargs)
@@ -237,7 +234,7 @@ def creates(function: F) -> F:
             return run_now(function, args, kwargs, engine, arrays=False)
         except Exception as error:
             fits = isinstance(error, TypeError | ValueError)
-            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
+            modern = HOOKS["modern"](function.__name__, args, kwargs) if fits else None
             if modern is None:
                 if isinstance(error, EXPLAINED):
                     explain(error, function, args, kwargs)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from backplane import config
-from backplane.backend._call import OLD_SPELLINGS
 from backplane.backend.inspection import ndim
 from backplane.backend.shaping import permute_dimensions
 from backplane.backend.types import DataFormat
+from backplane.core.hooks import HOOKS
 from backplane.core.tracebacks import hide
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -162,7 +162,7 @@ def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
     return call
 
 
-OLD_SPELLINGS[:] = [modern]
+HOOKS["modern"] = modern
 
 
 def translated(function: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from backplane.backend import (
 from backplane.backend._args import as_axis, as_int
 from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of
 from backplane.backend.activation import float_tensor
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.shapes import normalize_axes
 from backplane.core.spec import is_float
 from backplane.ops import elementwise as ew
@@ -129,11 +130,11 @@ _OPERATORS: dict[Any, str] = {
     np.bitwise_or: "or", np.bitwise_xor: "xor",
 }  # fmt: skip
 for _ufunc, _operator in _OPERATORS.items():
-    _binary(_ufunc, OPERATORS[_operator])
+    _binary(_ufunc, HOOKS[_operator])
 _unary(np.absolute, arithmetic.abs, k="abs")
 _unary(np.negative, ew.neg)
-_unary(np.invert, OPERATORS["invert"])
-_binary(np.power, OPERATORS["pow"], k="pow")
+_unary(np.invert, HOOKS["invert"])
+_binary(np.power, HOOKS["pow"], k="pow")
 _binary(np.float_power, lambda x, y: ew.pow(*map(float_tensor, promoted(x, y))), k="pow")
 _binary(np.arctan2, arithmetic.atan2, k="atan2")
 _binary(np.maximum, arithmetic.maximum, k="maximum")

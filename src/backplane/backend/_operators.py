@@ -14,7 +14,8 @@ import numpy as np
 
 from backplane.backend._call import api
 from backplane.backend._errors import explain_operator
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.ops import operators  # noqa: F401 - what is wrapped here
 
 _KNOWN = (Tensor, int, float, np.ndarray, np.generic, list, tuple)
@@ -32,7 +33,7 @@ FORMS = {name: f"x {sign} y" for name, sign in (BINARY | ORDER).items()} | {
 
 
 def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
-    own = OPERATORS[name]
+    own = HOOKS[name]
 
     @functools.wraps(own)
     def apply(x: Tensor, y: object) -> Any:
@@ -57,7 +58,7 @@ def _lacks(name: str) -> str:
     return for_attribute(name)
 
 
-OPERATORS["lacks"] = _lacks
+HOOKS["lacks"] = _lacks
 
 for _name in FORMS:
-    OPERATORS[_name] = _meeting(_name)
+    HOOKS[_name] = _meeting(_name)

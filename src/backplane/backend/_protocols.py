@@ -21,7 +21,8 @@ from backplane.backend._numpy_table import find, name_of, partner_of, refused
 from backplane.backend._trace import run_now
 from backplane.backend.functions import call_of
 from backplane.core import context
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.ops.lift import as_tensor
 
 # --- NumPy ----------------------------------------------------------------------------------------
@@ -212,8 +213,8 @@ def _operated(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
 def _operator(operator: str, x: Any, y: Any) -> Any:
     """An operator, of which at least one operand is a tensor of ours."""
     if isinstance(x, Tensor):
-        return OPERATORS[operator](x, y)
-    return OPERATORS[REFLECTED.get(operator, f"r{operator}")](y, x)
+        return HOOKS[operator](x, y)
+    return HOOKS[REFLECTED.get(operator, f"r{operator}")](y, x)
 
 
 def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
@@ -236,7 +237,7 @@ def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any)
     return call_of("tensorflow", function, args, kwargs) if found is NotImplemented else found
 
 
-OPERATORS.update(
+HOOKS.update(
     ufunc=_ufunc,
     array_function=_array_function,
     array=_array,

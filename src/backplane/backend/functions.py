@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane import engines
-from backplane.backend._adapters import LIFT, adaptable
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype, as_flag, known_integers
 from backplane.backend._call import bound_values, look
 from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
@@ -14,6 +14,7 @@ from backplane.backend._trees import flatten, map_leaves, unflatten
 from backplane.backend.types import DType, StaticShape, TensorLike
 from backplane.core import context
 from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.native import Native
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec
@@ -255,4 +256,4 @@ def lifted(value: Any) -> Any:
     return native_(*sources.values(), function=function)[0]
 
 
-LIFT.append(lifted)
+HOOKS["lifted"] = lifted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backplane import engines
-from backplane.backend._adapters import LIFT, adaptable, adapter_among
+from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._args import as_name
 from backplane.backend._call import api
 from backplane.backend._errors import described, explained, unknown_keywords
@@ -36,7 +36,8 @@ from backplane.backend.devices import policy_of
 from backplane.backend.types import DType, LossScale, TensorLike, Tree
 from backplane.compile.feeds import check_has_value
 from backplane.core.context import WATCHING, watcher
-from backplane.core.graph import OPERATORS, Constant, Tensor
+from backplane.core.graph import Constant, Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.sparse import SparseTensor
 from backplane.core.tracebacks import hide
 from backplane.core.variable import Variable
@@ -178,7 +179,7 @@ def gradients(
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
-    losses, wrt = list(map(LIFT[0], as_list(loss))), as_list(variables)
+    losses, wrt = list(map(HOOKS["lifted"], as_list(loss))), as_list(variables)
     for what, listed in (("loss", losses), ("variables", wrt)):
         for t in listed:
             if not isinstance(t, Tensor):
@@ -313,4 +314,4 @@ def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
     return evaluate(x, feed_dict) if feed_dict else eval(x)
 
 
-OPERATORS["eval"] = _eval_method
+HOOKS["eval"] = _eval_method

@@ -16,7 +16,8 @@ from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_shape
 from backplane.backend._call import api
 from backplane.backend.types import TensorLike
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
 from backplane.core.spec import NUMBER
 from backplane.ops.creation import Amount, filled, shaped, size_at
@@ -143,4 +144,4 @@ def _inside(entries: SparseTensor, values: Tensor) -> tuple[list[Amount], list[T
     return filled(known, dims), [where(outside, behind, rows), where(outside, none, columns)]
 
 
-OPERATORS["to_dense"] = to_dense
+HOOKS["to_dense"] = to_dense

@@ -16,7 +16,8 @@ from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
 from backplane.backend.types import TensorLike
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines import engine_of
@@ -179,7 +180,7 @@ def _initializer(variable: Variable) -> Any:
     return Initializer(variable, fitting(variable, initial, "Variable.initializer"))
 
 
-OPERATORS["initializer"] = _initializer
+HOOKS["initializer"] = _initializer
 
 
 def _owner(x: Any, what: str) -> Engine | None:

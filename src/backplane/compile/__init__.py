@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from backplane.core.graph import Tensor
-from backplane.ops.autodiff import Group, set_recognition
+from backplane.core.hooks import HOOKS
+from backplane.ops.autodiff import Group
 
 
 def _recognized(order: Sequence[Tensor]) -> Iterable[Group]:
@@ -18,4 +19,4 @@ def _recognized(order: Sequence[Tensor]) -> Iterable[Group]:
     return recognized(order)
 
 
-set_recognition(_recognized)
+HOOKS["groups"] = _recognized

@@ -28,13 +28,13 @@ from backplane.core.graph import (
     sorted_once,
     toposort,
 )
+from backplane.core.hooks import HOOKS
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.engines.programs import Program, Steps
-from backplane.engines.roles.programs import set_emitter
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -331,4 +331,4 @@ def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
     return found
 
 
-set_emitter(callable_of, steps_of)
+HOOKS.update(callable_of=callable_of, steps_of=steps_of)

@@ -15,7 +15,6 @@ import numpy as np
 from backplane.core.context import scoped_name, user_line
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
-from backplane.core.tensor import OPERATORS as OPERATORS
 from backplane.core.tensor import Tensor as Tensor
 
 drawing = RLock()

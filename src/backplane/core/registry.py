@@ -4,9 +4,10 @@ what errors say of a name that nobody has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from backplane.core.hooks import HOOKS
 from backplane.core.spec import DTYPES, KEY, Spec
 from backplane.core.tensor import Primitive
 
@@ -38,10 +39,6 @@ def primitive(name: str) -> Primitive[Any]:
         raise KeyError(f"no primitive is called {name!r}; there is {close}") from None
 
 
-ENGINE_OF: list[Callable[[object], Any]] = []
-"""One function, put here by `engines`: the engine that owns a native value, or None."""
-
-
 def native_spec(engine: Any, value: object) -> Spec:
     """The spec of `value`, a tensor of `engine`.
 
@@ -60,16 +57,11 @@ def native_spec(engine: Any, value: object) -> Spec:
 
 def engine_of(value: object) -> Any:
     """The engine whose tensor `value` is, or None for anything else. Imports no library."""
-    return ENGINE_OF[0](value) if ENGINE_OF else None
-
-
-VALUE_OF: list[Callable[[object], Any]] = []
-"""One function, put here by `backend`: the native value that an object of another library, such as
-a variable of Keras 3, stands for; other objects themselves."""
+    return HOOKS["engine_of"](value)
 
 
 def value_of(value: object) -> Any:
-    """The native value that an object of another library stands for. Other values are returned as
-    they are.
+    """The native value that an object of another library, such as a variable of Keras 3, stands
+    for. Other values are returned as they are.
     """
-    return VALUE_OF[0](value) if VALUE_OF else value
+    return HOOKS["value_of"](value)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backplane.core.graph import OPERATORS
+from backplane.core.hooks import HOOKS
 from backplane.core.spec import Shape
 
 
 def _operator(name: str) -> Callable[..., Any]:
     def method(self: SparseTensor, *operands: object) -> Any:
-        return OPERATORS[name](OPERATORS["to_dense"](self), *operands)
+        return HOOKS[name](HOOKS["to_dense"](self), *operands)
 
     return method
 

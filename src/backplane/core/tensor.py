@@ -12,30 +12,28 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from backplane.core.context import Where, current, is_ours, user_line
+from backplane.core.hooks import HOOKS
+from backplane.core.keras_attributes import KerasAttributes
 from backplane.core.shapes import check_elements
 from backplane.core.spec import DType, Shape, Spec
 from backplane.core.tracebacks import boundary, hide
 
 _serial = itertools.count()
 
-OPERATORS: dict[str, Callable[..., Any]] = {}
-"""The functions of `+`, `[]`, …, by method name without underscores. `ops` fills it: core knows no
-op."""
-
 
 def _operator(name: str, symbol: str = "") -> Callable[..., Tensor]:
     def method(self: Tensor, *args: object) -> Tensor:
         try:
-            return OPERATORS[name](self, *args)
+            return HOOKS[name](self, *args)
         except Exception as error:
             named = bool(symbol) and isinstance(error, ValueError | TypeError)
             if named and not is_ours(sys._getframe(1).f_code.co_filename):
-                OPERATORS["failed"](error, symbol)
+                HOOKS["failed"](error, symbol)
             hide(error)
             raise
 
@@ -43,7 +41,7 @@ def _operator(name: str, symbol: str = "") -> Callable[..., Tensor]:
     return method
 
 
-class Tensor:
+class Tensor(KerasAttributes):
     """A value to be computed. It never changes, but other libraries may hang attributes on it."""
 
     __slots__ = (
@@ -60,9 +58,6 @@ class Tensor:
     )
 
     __array_priority__ = 1000
-
-    tells_phase: ClassVar[bool] = False
-    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
 
     def __init__(
         self,
@@ -94,104 +89,16 @@ class Tensor:
         """The static shape, TensorFlow's spelling."""
         return Shape(self.spec.shape)
 
-    def set_shape(self, shape: Any) -> None:
-        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
-        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
-
-        Raises:
-            ValueError: if it does not fit.
-        """
-        sizes = tuple([None if n is None else int(n) for n in shape])
-        if not self.spec.accepts(Spec(sizes, self.spec.dtype)):
-            raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
-        self._keras_shape = sizes
-
     if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
 
         def __getattr__(self, name: str) -> Any:
-            tell = OPERATORS.get("lacks")
+            tell = HOOKS.get("lacks")
             more = "" if name.startswith("_") or tell is None else tell(name)
             try:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
             except AttributeError as error:
                 hide(error)
                 raise
-
-    @property
-    def static_shape(self) -> tuple[int | None, ...]:
-        """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
-        return self.__dict__.get("keras_shape", self.spec.shape)
-
-    @property
-    def _keras_shape(self) -> tuple[int | None, ...]:
-        """The static shape.
-
-        Raises:
-            AttributeError: after `del`; and in a step function of a loop, if nobody has set it. A
-                model of classic Keras that is called on a row takes the attribute for a sign that
-                the row has `_uses_learning_phase` too.
-        """
-        noted = "keras_shape" in self.__dict__
-        if (current().step and not noted) or "_keras_shape_is_gone" in self.__dict__:
-            raise AttributeError("_keras_shape")
-        return self.static_shape
-
-    @_keras_shape.setter
-    def _keras_shape(self, shape: Any) -> None:
-        """The shape that classic Keras notes for the output of a layer. Keras may name sizes that
-        the spec does not know (`Lambda(output_shape=…)`), but it cannot contradict sizes that the
-        spec knows.
-        """
-        self.__dict__.pop("_keras_shape_is_gone", None)
-        known = self.spec.shape
-        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
-            # A layer that computes a loss gives a scalar, or one number per sample, but says
-            # (None, 1): Keras makes the placeholder of the targets from this.
-            self.__dict__["keras_shape"] = tuple(shape)
-        elif shape is not None and len(shape) == len(known):
-            pairs = zip(known, shape, strict=True)
-            self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
-
-    @_keras_shape.deleter
-    def _keras_shape(self) -> None:
-        """Forget what Keras has noted. The tensor knows its own shape all the same."""
-        if "_keras_shape_is_gone" in self.__dict__:
-            raise AttributeError("_keras_shape")
-        self.__dict__.pop("keras_shape", None)
-        self.__dict__["_keras_shape_is_gone"] = True
-
-    @property
-    def _uses_learning_phase(self) -> bool:
-        """Whether the tensor is computed from the learning phase. The answer is remembered for
-        every node on the way, because Keras asks after each layer.
-
-        Raises:
-            AttributeError: in a step function of a loop, if it is not, and nobody has set the
-                attribute: there Keras 2 asks with `hasattr`.
-        """
-        if self._phased is None:
-            waiting = [self]
-            while waiting:
-                node = waiting[-1]
-                unknown = [t for t in node.inputs if t._phased is None]
-                if unknown:
-                    waiting += unknown
-                    continue
-                node._phased = node.is_phase() or any(t._phased for t in node.inputs)
-                waiting.pop()
-        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
-        if not known and current().step:
-            raise AttributeError("_uses_learning_phase")
-        return bool(self._phased)
-
-    @_uses_learning_phase.setter
-    def _uses_learning_phase(self, value: bool) -> None:
-        self._phased = bool(value)
-        self.__dict__["_phase_is_set"] = True
-
-    def is_phase(self) -> bool:
-        """Whether this is a learning phase: a scalar that need not be fed."""
-        return False
 
     @property
     def dtype(self) -> DType:
@@ -260,7 +167,7 @@ class Tensor:
 
     def eval(self, session: object = None, feed_dict: object = None) -> np.ndarray:
         """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
-        return OPERATORS["eval"](self, session, feed_dict)
+        return HOOKS["eval"](self, session, feed_dict)
 
     @boundary
     def __bool__(self) -> bool:
@@ -284,19 +191,19 @@ class Tensor:
 
     @boundary
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return OPERATORS["array"](self, dtype)
+        return HOOKS["array"](self, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
         try:
-            return OPERATORS["ufunc"](ufunc, method, inputs, options)
+            return HOOKS["ufunc"](ufunc, method, inputs, options)
         except Exception as error:
             hide(error)
             raise
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         try:
-            return OPERATORS["array_function"](function, args, kwargs)
+            return HOOKS["array_function"](function, args, kwargs)
         except Exception as error:
             hide(error)
             raise
@@ -305,19 +212,19 @@ class Tensor:
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return OPERATORS["torch_function"](function, args, kwargs or {})
+        return HOOKS["torch_function"](function, args, kwargs or {})
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
-        return OPERATORS["tf_tensor"](self)
+        return HOOKS["tf_tensor"](self)
 
     def __jax_array__(self) -> Any:
         """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
         it is: then `jax_array + tensor` is left to K.
         """
-        return OPERATORS["jax_array"](self)
+        return HOOKS["jax_array"](self)
 
     def __mlx_array__(self) -> Any:
-        return OPERATORS["mlx_array"](self)
+        return HOOKS["mlx_array"](self)
 
     @boundary
     def __float__(self) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 
 from backplane.core.atomic import FREE, Domain, alone, at_once, converting, domains_of, under
 from backplane.core.context import current, user_line
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 
@@ -101,7 +102,7 @@ class Variable(Tensor):
         """An operation that sets the variable to its initial value: `v.initializer.run()`, or
         `session.run(v.initializer)`, as in TensorFlow 1. Random values are drawn anew.
         """
-        return OPERATORS["initializer"](self)
+        return HOOKS["initializer"](self)
 
     @property
     def guard(self) -> AbstractContextManager[Any]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from backplane import config
 from backplane.core import context, registry
+from backplane.core.hooks import HOOKS
 from backplane.core.mesh import MESHES, current_mesh
 from backplane.engines.base import Engine
 from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
@@ -258,4 +259,4 @@ def sparse_parts(value: Any) -> Any:
     return value
 
 
-registry.ENGINE_OF[:] = [engine_of]
+HOOKS["engine_of"] = engine_of

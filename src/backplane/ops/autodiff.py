@@ -4,11 +4,12 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core.context import changed, current, user_line
 from backplane.core.graph import Tensor, constant, toposort
+from backplane.core.hooks import HOOKS
 from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
@@ -36,17 +37,6 @@ class Group(NamedTuple):
     lack axes of size 1."""
     inside: frozenset[Tensor]
     """The nodes on the way from the operands to the end."""
-
-
-Recognition = Callable[[Sequence[Tensor]], Iterable[Group]]
-_recognition: list[Recognition] = []
-
-
-def set_recognition(function: Recognition) -> None:
-    """Tell what finds the groups in a graph. It knows the primitives, which this
-    module must not.
-    """
-    _recognition[:] = [function]
 
 
 class Slope(NamedTuple):
@@ -191,7 +181,7 @@ class _Switched:
 
 def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
     """The groups that nobody asks for an inner gradient of, by their ends."""
-    found = [group for find in _recognition for group in find(order)]
+    found = HOOKS["groups"](order)
     return {group.end: group for group in found if group.inside.isdisjoint(asked)}
 
 

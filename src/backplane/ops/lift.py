@@ -9,7 +9,8 @@ import numpy as np
 
 from backplane import config
 from backplane.core import registry
-from backplane.core.graph import OPERATORS, ArrayInput, Constant, Tensor, constant, converted
+from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
+from backplane.core.hooks import HOOKS
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
@@ -36,7 +37,7 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return to_dense(value) if value.spec.sparse else value
     if isinstance(value, SparseTensor):
-        return as_tensor(OPERATORS["to_dense"](value))
+        return as_tensor(HOOKS["to_dense"](value))
     if isinstance(value, np.ndarray | np.generic):
         return _constant(checked(value, value), dtype)
     value = registry.value_of(value)

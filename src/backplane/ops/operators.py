@@ -11,7 +11,8 @@ import numpy as np
 
 from backplane import config
 from backplane.core import shapes
-from backplane.core.graph import OPERATORS, Constant, Tensor
+from backplane.core.graph import Constant, Tensor
+from backplane.core.hooks import HOOKS
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
@@ -36,9 +37,9 @@ RANKS = 16
 
 def _define(name: str, function: Operator, reflected: bool = False) -> None:
     """Set the operator `name`, and its reflected form where Python has one."""
-    OPERATORS[name] = function
+    HOOKS[name] = function
     if reflected:
-        OPERATORS["r" + name] = lambda x, y: function(y, x)
+        HOOKS["r" + name] = lambda x, y: function(y, x)
 
 
 def _of(primitive: ew.Op) -> Operator:
@@ -403,7 +404,7 @@ def _check_arrays(items: Sequence[Any], arrays: Sequence[Tensor], x: Tensor) -> 
         )
 
 
-OPERATORS["getitem"] = getitem
+HOOKS["getitem"] = getitem
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -416,4 +417,4 @@ def failed(error: Exception, symbol: str) -> None:
         error.args = (f"x {symbol} y: {text}",)
 
 
-OPERATORS["failed"] = failed
+HOOKS["failed"] = failed

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from backplane.core.graph import Graph, KeySource
+from backplane.core.hooks import HOOKS
 from backplane.engines.programs import Blocks, Function, Program, Steps
 from backplane.engines.roles.values import Values
 from backplane.engines.table import Table, Value
@@ -101,30 +102,13 @@ class Programs(Values):
 
     def callable(self, graph: Graph) -> Function:
         """A function over engine values that evaluates a closed graph, such as the body of a loop
-        or a branch. `compile.codegen` sets this up, so engines need not import it.
+        or a branch.
         """
-        return _emitter(graph, self)
+        return HOOKS["callable_of"](graph, self)
 
     def steps(self, body: Graph, carry: int, xs: int) -> Steps:
         """The steps of a scan, for engines whose loops run in Python over values that can be
         written to. They write to memory that is kept from step to step, and to the rows of the
         stacks.
         """
-        return _stepper(body, self, carry, xs)
-
-
-def _not_installed(*_: Any) -> Any:
-    raise RuntimeError("backplane.compile has not been imported")
-
-
-_emitter: Callable[[Graph, Any], Function] = _not_installed
-_stepper: Callable[[Graph, Any, int, int], Steps] = _not_installed
-
-
-def set_emitter(
-    emitter: Callable[[Graph, Any], Function],
-    stepper: Callable[[Graph, Any, int, int], Steps],
-) -> None:
-    """Install the functions that turn closed graphs into callables (`compile.codegen`)."""
-    global _emitter, _stepper
-    _emitter, _stepper = emitter, stepper
+        return HOOKS["steps_of"](body, self, carry, xs)

@@ -8,7 +8,8 @@ from typing import Any
 
 from tensorflow.python.framework import op_def_registry
 
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
+from backplane.core.hooks import HOOKS
 from backplane.engines.programs import Function
 from backplane.engines.table import Shape, Value
 from backplane.engines.tensorflow.library import tf
@@ -75,15 +76,15 @@ def _ours(args: Any, kwargs: Any) -> bool:
 
 
 def _node(op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    return OPERATORS["tf_function"](op, *tf.nest.map_structure(_coordinates, (args, kwargs)))
+    return HOOKS["tf_function"](op, *tf.nest.map_structure(_coordinates, (args, kwargs)))
 
 
 def _coordinates(value: Any) -> Any:
     """A sparse tensor of ours in coordinate form; anything else as it is."""
     if not (isinstance(value, Tensor) and value.spec.sparse):
         return value
-    dense = OPERATORS["to_dense"](value)
-    return OPERATORS["tf_function"](tf.sparse.from_dense, (dense,), {})
+    dense = HOOKS["to_dense"](value)
+    return HOOKS["tf_function"](tf.sparse.from_dense, (dense,), {})
 
 
 def _new_sparse(cls: type, *args: Any, **kwargs: Any) -> Any:
