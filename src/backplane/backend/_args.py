@@ -27,9 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def also_named(**names: str) -> Callable[[F], F]:
-    """Decorator for functions whose parameters have other names in tf.keras: maps those names to
-    ours.
-    """
+    """Decorator for functions whose parameters have other names in tf.keras: maps these."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -194,9 +192,7 @@ def as_axes(axes: object, x: Tensor, what: str = "axis") -> tuple[int, ...]:
 
 
 def as_sizes(value: object, count: int, what: str) -> tuple[int, ...]:
-    """`count` ints from one int or a sequence of `count`; the ValueError for anything else names
-    `what`.
-    """
+    """`count` ints, from one int or a sequence of `count`; the ValueError names `what`."""
     value = entries_of(value, what)
     if isinstance(value, list | tuple):
         sizes = tuple(as_int(v, what) for v in value)

@@ -102,9 +102,7 @@ class _Found:
             self.adapter = _adapters.adapter_of(value) or self.adapter
 
     def engine(self, name: str) -> Engine:
-        """The one engine to which all native tensors belong; the current engine if there
-        are none.
-        """
+        """The one engine to which all native tensors belong, or else the current one."""
         found = {engine for value in self.natives if (engine := engines.engine_of(value))}
         if len(found) > 1:
             listed = " and ".join(sorted(e.name for e in found))
@@ -207,9 +205,7 @@ def _runs(found: _Found, how: str) -> bool:
 
 
 def is_closed(tensors: list[Tensor]) -> bool:
-    """Whether tensors can be computed as they are, because none needs a placeholder that must be
-    fed.
-    """
+    """Whether tensors can be computed as they are: none needs a placeholder that must be fed."""
     return not any(isinstance(t, Placeholder) and t.default is None for t in toposort(tensors))
 
 

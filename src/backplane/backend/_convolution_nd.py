@@ -17,9 +17,7 @@ from backplane.ops.windows import fitting
 
 
 class Convolution:
-    """Checks the arguments that all convolutions share, and offers the four kinds of
-    convolution.
-    """
+    """The arguments that all convolutions share, checked, and the four kinds of convolution."""
 
     def __init__(
         self,
@@ -68,9 +66,7 @@ class Convolution:
         return spatial.from_last(y, self.channels_first)
 
     def transposed(self, x: TensorLike, kernel: TensorLike, output_shape: Shape) -> Tensor:
-        """The gradient of a convolution whose input has `output_shape`, as a function of
-        its own.
-        """
+        """The gradient of a convolution whose input has `output_shape`, as a function."""
         x, kernel = self._operands(x, kernel)
         *window, outputs, channels = spatial.known_shape("kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
@@ -99,9 +95,7 @@ class Convolution:
         return conv(x, kernel, groups=groups, padding=padding, **self.steps)
 
     def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
-        """The convolution with a group for each channel, by a kernel (*window, channels,
-        multiplier).
-        """
+        """One group per channel, by a kernel (*window, channels, multiplier)."""
         *window, channels, multiplier = spatial.known_shape("depthwise_kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(

@@ -202,9 +202,7 @@ class _Search:
         return ew.maximum(longer, self.impossible)
 
     def trace_back(self, source: Tensor, added: Tensor, paths: int) -> Tensor:
-        """The labels of the first `paths` places at the end, found by going back through
-        the steps.
-        """
+        """The labels of the first `paths` places at the end, found backwards through the steps."""
         sizes = [size_at(self.logs, 0), paths]
         start = shaped(broadcast_to, sizes, constant(np.arange(paths), "int32"))
 

@@ -37,9 +37,7 @@ EXPLAINED = (TypeError, ValueError, IndexError, RecursionError, MemoryError)
 
 
 def explained(function: F) -> F:
-    """Decorator for K functions that do not follow the call rule: their errors name the function
-    and the argument.
-    """
+    """Decorator for K functions outside the call rule: errors name function and argument."""
 
     @functools.wraps(function)
     def wrapper(*args: object, **kwargs: object) -> Any:

@@ -220,9 +220,7 @@ def as_data_format(function: str, dim_ordering: object) -> DataFormat:
 
 
 def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:
-    """A padding with one int per axis, as pairs (before, after); None if it is not such a
-    padding.
-    """
+    """A padding with one int per axis, as pairs (before, after); None if it is something else."""
     listed = padding if isinstance(padding, list | tuple) else [padding]
     if len(listed) != axes or (axes == 1 and isinstance(padding, list | tuple)):
         return None
@@ -250,9 +248,7 @@ def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bo
 
 
 def deprecated(advice: str) -> Callable[[F], F]:
-    """Decorator for functions that only Keras 1 had: each call warns, and the warning gives
-    `advice`.
-    """
+    """Decorator for functions that only Keras 1 had: each call warns and gives `advice`."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

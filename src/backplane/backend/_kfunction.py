@@ -342,9 +342,7 @@ class KFunction:
         export(self._function, path, wishes)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
-        """Drop the values for inputs that are numbers, such as a learning phase that is set for
-        good.
-        """
+        """Drop the values for inputs that are numbers, such as a fixed learning phase."""
         for i, number in self._fixed.items():
             if i < len(inputs) and inputs[i] != number:
                 raise ValueError(

@@ -90,9 +90,7 @@ class Trace:
 
 
 class Slot:
-    """Stands for a native value in a tree of arguments, or for an output of the program in a
-    result.
-    """
+    """The place of a native value in a tree of arguments, or of an output in a result."""
 
     __slots__ = ("index",)
 

@@ -1,6 +1,4 @@
-"""Keys that describe the structure of graphs: one compiled program serves all graphs with equal
-keys.
-"""
+"""Keys for the structure of graphs: one compiled program serves all graphs with equal keys."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def params_key(params: Mapping[str, Any]) -> Hashable:
 
 
 def _exact(value: object) -> Hashable:
-    """A form that tells values apart which compare equal but mean different programs: 1, 1.0, True,
-    -0.0.
-    """
+    """A form that tells apart equal values that mean different programs: 1, 1.0, True, -0.0."""
     if type(value) is bool or type(value) is float:
         return (type(value), repr(value))
     return value

@@ -1,6 +1,4 @@
-"""Feeding: checks what a caller gives for a placeholder, and makes a value for the program
-of it.
-"""
+"""Feeding: checks what a caller gives for a placeholder, and makes a program's value of it."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class Function(Plan):
     def refusal(
         self, count: int, keywords: Iterable[str] = (), form: str | None = None
     ) -> TypeError:
-        """The error for a call with other arguments than one list. `form` says how to call it
-        instead.
-        """
+        """The error for a call with anything but one list. `form` says how to call it instead."""
         form = self.form() if form is None else form
         named = f" and the keywords {', '.join(keywords)}" if keywords else ""
         where = " in one list" if form.startswith("f([") else ""
@@ -112,9 +110,7 @@ class Function(Plan):
         return straight(self, variant, _slow(self), _other_sizes(self, key) if alike else None)
 
     def _variant(self, switches: tuple[Any, ...], alike: Sequence[Tensor] = ()) -> Variant:
-        """The program for given values of the learning phase. The batches of `alike` are sure to
-        have one size.
-        """
+        """The program for values of the learning phase; batches of `alike` have one size."""
         inputs, replace = self.fixed(switches)
         fed, state, replace = signature(self, inputs, replace)
         graph = [*self.news, *self.outputs]

@@ -153,9 +153,7 @@ class Plan:
             raise ValueError(f"K.function {self.name!r}: {error}") from None
 
     def _collect_leaves(self, results: Sequence[Tensor]) -> None:
-        """Sort the leaves into variables, key sources and defaults. Refuse placeholders that are
-        not fed.
-        """
+        """Sort the leaves; refuse placeholders that are not fed."""
         fed = set(self.inputs)
         self.variables: list[Variable] = []
         self.keys: list[KeySource] = []
@@ -205,9 +203,7 @@ class Plan:
                     check_layout(v.layout, v.spec.shape, self.engine.mesh, what)
 
     def fixed(self, switches: tuple[Any, ...]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
-        """The inputs that are left, and what replaces leaves, for given values of the learning
-        phase.
-        """
+        """The inputs that are left, and replaced leaves, for values of the learning phase."""
         replace = dict(self.defaults)
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
@@ -270,9 +266,7 @@ class Variant(NamedTuple):
 def signature(
     function: Plan, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
 ) -> tuple[list[Tensor], dict[int, int], dict[Tensor, Tensor]]:
-    """The inputs of a function's program, the outputs that replace some of them, and the
-    replacements of leaves.
-    """
+    """The inputs of a function's program, its outputs that replace inputs, and replaced leaves."""
     # Keys travel as one array, so a call converts once, however many random ops there are.
     packed = Placeholder(Spec((len(function.keys), 4), "uint32"))
     replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(function.keys)}}

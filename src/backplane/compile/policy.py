@@ -163,9 +163,7 @@ def _finite(slopes: Sequence[Tensor]) -> Tensor:
 
 
 def _adapted(scale: Variable, finite: Tensor, steps: int) -> Updates:
-    """The next scale of the loss, and how many steps with finite gradients there have been since it
-    changed.
-    """
+    """The next scale of the loss, and the number of finite steps since it changed."""
     count = _variable(0, "loss_scale_steps", "int32")
     following = add(count, scalar(1, "int32"))
     full = less_equal(scalar(steps, "int32"), following)

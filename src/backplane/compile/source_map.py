@@ -20,9 +20,7 @@ from backplane.ops.indexing import gather, scatter_add
 
 
 class Place(NamedTuple):
-    """The mark of an emitted line: the primitive that it runs, and the user's line that built the
-    node.
-    """
+    """The mark of an emitted line: its primitive, and the user's line that built the node."""
 
     op: Primitive[Any]
     where: Where | None
@@ -39,9 +37,7 @@ def place_of(node: Tensor) -> Place:
 
 
 def built_at(error: BaseException) -> Place | None:
-    """The place that failed, read from the traceback of an error; None if the error did not pass
-    through an emitted program.
-    """
+    """The place that failed, from an error's traceback; None if no emitted program is in it."""
     found: Place | None = None
     trace = error.__traceback__
     while trace is not None:
@@ -151,9 +147,7 @@ _OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.AugAssign
 
 
 def in_users_words(error: Exception, place: Place) -> Exception:
-    """The error of a spec rule with a message that begins with what the user wrote, and not with
-    the name of a primitive.
-    """
+    """A spec rule's error, with the user's expression in place of the primitive's name."""
     what, text = written(place), str(error)
     inner, colon, rest = text.partition(": ")
     text = rest if colon and inner in PRIMITIVES else text

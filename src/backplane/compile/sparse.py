@@ -107,9 +107,7 @@ def _is_leaf(t: Tensor) -> bool:
 
 
 def thin_in(function: Plan, values: Sequence[Any]) -> set[Tensor]:
-    """The matrices that the programs of a function take in compressed rows, given what is fed
-    first.
-    """
+    """The matrices that a function's programs take in compressed rows, given the first feeds."""
     engine, options = function.engine, dict(function.options)
     on = passes.applies("compressed_rows", passes.Job(engine))
     if not on or engine.mesh is not None or not engine.has_kernels(options):

@@ -216,9 +216,7 @@ def as_built(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> lis
 def call_stepwise(
     function: Function, values: Sequence[Any], stepper: Stepper, graph: Graphs = as_built
 ) -> list[np.ndarray]:
-    """Call a function op by op: its outputs as NumPy arrays. If anything fails, no variable is
-    changed.
-    """
+    """A function's outputs as NumPy arrays, op by op. A failure changes no variable."""
     engine, replace = function.engine, dict(function.defaults)
     leaves: dict[Tensor, Value] = {}
     for i, (p, value) in enumerate(zip(function.inputs, values, strict=True)):

@@ -220,9 +220,7 @@ def mode() -> str:
 
 
 def set_default_mode(name: str) -> Callable[[], None]:
-    """Make `name` the mode outside of `K.eager` and `K.symbolic`, until the returned function is
-    called.
-    """
+    """Make `name` the mode outside of `K.eager` and `K.symbolic`; the result undoes it."""
     before, DEFAULT_MODE[0] = DEFAULT_MODE[0], name
 
     def undo() -> None:
@@ -348,9 +346,7 @@ def scoped_name(name: str) -> str:
 
 
 def unique_name(name: str) -> str:
-    """`name` inside the current scopes, followed by `_1`, `_2`, … if it has been given
-    out before.
-    """
+    """`name` inside the current scopes, followed by `_1`, `_2`, … if it was given out before."""
     full = scoped_name(name)
     with _counting:
         count = _used[full]

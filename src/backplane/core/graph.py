@@ -324,9 +324,7 @@ def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> l
 
 
 def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:
-    """The nodes that `outputs` need and that are computed from any of `sources`,
-    including these.
-    """
+    """The nodes that `outputs` need and that depend on any of `sources`, including these."""
     reached = set(sources)
     found: set[Tensor] = set()
     for node in toposort(outputs):

@@ -73,9 +73,7 @@ MESHES: set[Mesh] = set()
 
 
 def current_mesh() -> Mesh | None:
-    """The mesh in force: that of the innermost block, or else the one that was set for the
-    process.
-    """
+    """The mesh in force: that of the innermost block, or else that of the process."""
     chosen = current().mesh
     return _default[0] if chosen is None else chosen[0]
 
@@ -130,9 +128,7 @@ def _names(entry: object, given: object, what: str) -> tuple[str, ...]:
 
 
 def divides(layout: Layout, shape: Sequence[int | None], mesh: Mesh) -> bool:
-    """Whether the mesh splits a tensor of this shape into equal parts. Unknown sizes count as
-    fitting.
-    """
+    """Whether the mesh splits such a tensor into equal parts. Unknown sizes count as fitting."""
     pairs = zip(layout, shape, strict=True)
     return all(n is None or n % mesh.parts(names) == 0 for names, n in pairs)
 

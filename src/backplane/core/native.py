@@ -203,9 +203,7 @@ def _filled(spec: Spec, size: int | None) -> Spec:
 
 
 def _joined(a: Spec, b: Spec) -> Spec:
-    """The facts that hold for a result that is `a` for one number in the place of the unknown
-    sizes, and `b` for another one.
-    """
+    """The facts that hold for a result that was traced with two numbers for unknown sizes."""
     if a.ndim != b.ndim or a.dtype != b.dtype:
         raise ValueError(f"the number of axes or the dtype depends on unknown sizes: {a} and {b}")
     return a.with_shape(

@@ -8,9 +8,7 @@ import numpy as np
 
 
 class Numbers(NamedTuple):
-    """The facts about an array. `low`, `high` and `mean` are those of the finite numbers; None if
-    there are none.
-    """
+    """Facts about an array; `low`, `high` and `mean` of the finite numbers, or None without any."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -42,9 +42,7 @@ def identity() -> str:
 
 
 def saved() -> list[Saved]:
-    """The state of all sources, in the order in which they were made. Those that are still awaited
-    come last.
-    """
+    """The state of all sources, in order of creation; those still awaited come last."""
     with drawing:
         made = [Saved(s.serial, _seed(s), _count(s), s.given, s.drawn) for s in _living()]
         return [*made, *[e._replace(serial=-1 - i) for i, e in enumerate(_awaited)]]

@@ -27,9 +27,7 @@ PRIMITIVES: dict[str, Primitive[Any]] = {}
 
 
 def primitive(name: str) -> Primitive[Any]:
-    """The primitive called `name`. If there is none, the KeyError names those that are spelled
-    alike.
-    """
+    """The primitive called `name`; the KeyError names those that are spelled alike."""
     try:
         return PRIMITIVES[name]
     except KeyError:

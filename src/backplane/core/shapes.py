@@ -26,9 +26,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
 
 
 def broadcast(*shapes: Sequence[Size]) -> Sizes:
-    """The shape of an element-wise result, by NumPy's rules; ValueError if the shapes do
-    not fit.
-    """
+    """The shape of an element-wise result, by NumPy's rules. ValueError if shapes do not fit."""
     first, *others = shapes
     others = [s for s in others if s and s != first]  # Nothing to stretch: most operands.
     if not others:
@@ -108,9 +106,7 @@ def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:
 
 
 def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
-    """The shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot
-    fit.
-    """
+    """The shape after a reshape to `target`, which may hold one -1. ValueError if it cannot fit."""
     total = product(shape)
     if list(target).count(-1) > 1:
         raise ValueError(f"cannot reshape {show(shape)} to {show(target)}: more than one -1")
@@ -131,9 +127,7 @@ def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
 
 
 def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
-    """The axis, counted from the front. The ValueError names the argument and the
-    accepted range.
-    """
+    """The axis, counted from the front. The ValueError names the argument and the range."""
     axis = int(axis)
     if not -rank <= axis < rank:
         raise ValueError(f"{name} {axis} is out of range for a tensor with {rank} axes")
@@ -143,9 +137,7 @@ def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
 def normalize_axes(
     axes: int | Sequence[int] | None, rank: int, name: str = "axis"
 ) -> tuple[int, ...]:
-    """The axes, sorted and counted from the front; None means all. ValueError if one is named
-    twice.
-    """
+    """The axes, sorted, counted from the front; None: all. ValueError if one is named twice."""
     if axes is None:
         return tuple(range(rank))
     listed = list(axes) if isinstance(axes, Iterable) else [axes]

@@ -43,9 +43,7 @@ class Source:
         """The places of the helpers among the lines."""
 
     def line(self, text: str, mark: object = None) -> None:
-        """Add a line at the present margin. `marked` returns the `mark` for the number of this
-        line.
-        """
+        """Add a line at the present margin. `marked` finds the `mark` of its number."""
         self.lines.append(self._margin + text)
         if mark is not None:
             self.marks[len(self.lines)] = mark
@@ -70,9 +68,7 @@ class Source:
         self._helpers.append((start, len(self.lines)))
 
     def bind(self, thing: object, stem: str) -> str:
-        """The global name of `thing`, the same at each call. It is `stem` if nothing else has that
-        name.
-        """
+        """The global name of `thing`, the same at each call: `stem`, if that is not taken."""
         name = self._bound.get(id(thing))
         if name is None:
             name = self._bound[id(thing)] = self.define(thing, stem)

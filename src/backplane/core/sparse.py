@@ -77,9 +77,7 @@ def is_triple(value: object) -> bool:
 
 
 def dense_array(value: Any) -> np.ndarray:
-    """The dense array of what `is_sparse_matrix` or `is_triple` recognised; repeated entries add
-    up.
-    """
+    """The dense array of a sparse matrix or a triple; repeated entries add up."""
     if is_sparse_matrix(value):
         return np.asarray(value.toarray())
     indices, values, shape = value

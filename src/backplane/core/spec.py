@@ -22,9 +22,7 @@ _INTEGERS = frozenset(SIGNED + UNSIGNED)
 
 
 class DType(str):
-    """The name of a dtype. A string with the attributes that Keras code reads from engine
-    dtypes.
-    """
+    """The name of a dtype: a string with what Keras code reads from engine dtypes."""
 
     __slots__ = ()
 

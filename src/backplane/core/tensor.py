@@ -466,9 +466,7 @@ class Primitive(Generic[R]):
         return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
 
     def decompose(self, rule: Rule) -> Rule:
-        """Decorator for the decomposition, which serves engines without a lowering. It takes
-        tensors and returns a tensor, or a list of them.
-        """
+        """Decorator for the decomposition, by tensors, for engines without a lowering."""
         self.decomposition = rule
         return rule
 
@@ -495,9 +493,7 @@ OUTPUT: Primitive[Tensor] = Primitive(
 
 
 def outputs_of(node: Tensor, picked: Mapping[int, Tensor] | None = None) -> list[Tensor]:
-    """The results of a node that has several. Those that are `picked` already are taken as they
-    are.
-    """
+    """The results of a node that has several. Those in `picked` are taken from there."""
     specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
     scopes = None if isinstance(node._name, str) else node._name
     known = picked or {}

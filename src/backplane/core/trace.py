@@ -77,9 +77,7 @@ def _split(
 
 
 def _frontier(outputs: Sequence[Tensor], inside: set[Tensor]) -> list[Tensor]:
-    """The tensors just outside of the graph: operands of its nodes, and outputs that are not among
-    its nodes.
-    """
+    """The tensors just outside of the graph: operands and outputs that are not its nodes."""
     edge: dict[Tensor, None] = {t: None for t in outputs if t not in inside}
     for node in sorted(inside, key=lambda t: t.serial):
         for t in node.inputs:

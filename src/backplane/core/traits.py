@@ -59,9 +59,7 @@ def later_axes(parameter: str) -> StackRule:
 
 
 def whole_time(parameter: str, whole: object) -> StackRule:
-    """For primitives of one operand with a parameter that has an entry for each axis: time gets the
-    entry `whole`.
-    """
+    """For primitives of one operand with a parameter per axis: time gets the entry `whole`."""
 
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         assert node.op is not None

@@ -243,16 +243,12 @@ def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:
 
 
 def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
-    """Replace the values of variables by NumPy arrays, all at once. The caller must not
-    use the arrays any more.
-    """
+    """Replace the values of variables by arrays, all at once. The caller gives the arrays up."""
     hold(variables, [{None: value} for value in values])
 
 
 def hold(variables: Sequence[Variable], values: Sequence[dict[Converter | None, Any]]) -> None:
-    """Replace the values of variables, all at once, each by one that an engine holds or by a NumPy
-    array.
-    """
+    """Replace the values of variables, all at once, by an engine's values or NumPy arrays."""
     pairs = zip(variables, values, strict=True)
     alone(variables, at_once, [(setattr, v, "values", held) for v, held in pairs])
 

@@ -37,9 +37,7 @@ class Convolving(Sliding):
 
 
 class Pooling(TypedDict):
-    """The parameters of all poolings: `pool`, the size of a window, and `strides` have an int for
-    each spatial axis.
-    """
+    """The parameters of all poolings: `pool` and `strides` have an int for each spatial axis."""
 
     pool: Ints
     strides: Ints
@@ -71,9 +69,7 @@ class Window(NamedTuple):
         return (self.size - 1) * self.dilation + 1
 
     def count(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> Amount:
-        """The number of windows that fit along an axis of `n` elements. If `n` is None, so is the
-        result.
-        """
+        """The number of windows that fit along an axis of `n` elements; None if `n` is None."""
         if n is None:
             return None
         if self.padding == "same":

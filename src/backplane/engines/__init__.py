@@ -170,9 +170,7 @@ def configured() -> config.Choice:
 
 
 def is_external(choice: config.Choice) -> bool:
-    """Whether the choice names somebody else's module: neither an engine of ours nor a registered
-    one.
-    """
+    """Whether the choice names somebody else's module: no engine of ours, none registered."""
     return choice.engine is None and not installed(choice.name)
 
 
@@ -213,9 +211,7 @@ def use(name: str) -> Iterator[Engine]:
 
 
 def engine_of(value: object) -> Engine | None:
-    """The engine whose tensor `value` is, or None. Only libraries that are already imported are
-    asked.
-    """
+    """The engine whose tensor `value` is, or None. Only imported libraries are asked."""
     kind = type(value)
     name = _owners.get(kind)
     if name is None:

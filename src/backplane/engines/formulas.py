@@ -118,9 +118,7 @@ class Formula:
         self.scratch = self.count - len(tensors)
 
     def run(self, do: Instructions, numbers: Sequence[Value], tensors: Sequence[Value]) -> None:
-        """Hand the instructions to an engine: `tensors` are the variables, the gradient, and memory
-        for what is computed on the way.
-        """
+        """Hand the instructions to an engine. `tensors`: variables, gradient, scratch."""
         known: dict[Tensor, Value] = dict(zip(self.numbers, numbers, strict=True))
         for t in self.scalars:
             if isinstance(t, Constant):

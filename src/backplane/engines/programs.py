@@ -87,9 +87,7 @@ class Scanning(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The functions that the text of a chain of element-wise operations calls besides lowerings
-    (`compile.codegen.tiling`).
-    """
+    """The functions besides lowerings that the text of a tiled chain calls (`codegen.tiling`)."""
 
     empty: Callable[[tuple[int, ...], str], Value]
     """An array of a shape and dtype, of any content."""

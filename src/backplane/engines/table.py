@@ -1,6 +1,4 @@
-"""The table of an engine: what `Entry`s say about a library's functions, and helpers that several
-engines' tables share.
-"""
+"""The table of an engine, and helpers that several engines' tables share."""
 
 from __future__ import annotations
 
@@ -150,9 +148,7 @@ class Table(dict[str, Entry]):
         return table
 
     def add(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
-        """Decorator: register a lowering for the primitives `names`, with these facts of an
-        `Entry`.
-        """
+        """Decorator: register a lowering for the primitives `names`, with facts of an `Entry`."""
 
         def register(function: Lowering) -> Lowering:
             self.update(dict.fromkeys(names, Entry(function, **facts)))
@@ -233,9 +229,7 @@ def host_shape(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[int,
 
 
 def barrier(x: Value, *after: Value) -> Value:
-    """The lowering of `barrier` for engines that run operations in the order in which they stand:
-    `x` itself.
-    """
+    """The lowering of `barrier` for engines that run operations in their order: `x` itself."""
     return x
 
 

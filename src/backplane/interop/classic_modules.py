@@ -147,9 +147,7 @@ def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
 
 
 def _callbacks(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.callbacks` of Keras 1, which imports `parse_version` from `pkg_resources`. setuptools
-    82 removed that module.
-    """
+    """`keras.callbacks` of Keras 1, which imports `parse_version`, gone from setuptools 82."""
     if importlib.util.find_spec(RESOURCES) is not None:
         return execute(module)
     resources = ModuleType(RESOURCES)
@@ -295,9 +293,7 @@ def _check_named(backend: str) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """A finder of the module that is ours, and of those modules of Keras that need something done
-    before or after them.
-    """
+    """Finds the module that is ours, and modules of Keras that need care before or after them."""
 
     def __init__(self) -> None:
         self.ours = ""

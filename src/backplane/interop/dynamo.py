@@ -79,9 +79,7 @@ def _sizes(x: torch.Tensor) -> tuple[int | None, ...]:
 
 @constant
 def _program(name: str, args: Any, kwargs: Any) -> str:
-    """The name of a call's program in `PROGRAMS`, or a text that begins with `K.` and says why
-    there is none.
-    """
+    """The name of a call's program in `PROGRAMS`, or a text from `K.` on that tells why not."""
     try:
         key = (name, hashable(args), hashable(kwargs))
     except TypeError:  # A function is among them, and may change.

@@ -1,6 +1,4 @@
-"""Gradients: one reverse walk over the graph, with one rule per primitive. The result is a
-graph.
-"""
+"""Gradients as graphs: one reverse walk, with one rule per primitive."""
 
 from __future__ import annotations
 

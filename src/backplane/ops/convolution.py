@@ -201,9 +201,7 @@ def _unrows(rows: Tensor, like: Tensor, size: int, groups: int) -> Tensor:
 
 
 def _kernel_matrix(kernel: Tensor, groups: int) -> Tensor:
-    """The kernel as a matrix (window × channels of x, filters), or (groups, …, …) with several
-    groups.
-    """
+    """The kernel as (window × channels of x, filters), with the groups, if any, in front."""
     filters = kernel.spec.shape[-1]
     assert filters is not None
     if groups == 1:
@@ -285,9 +283,7 @@ def _depthwise(x: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tens
 
 
 def _depthwise_by_kernel(x: Tensor, g: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """The gradient of `_depthwise` with respect to the kernel: a row for each element of a
-    window.
-    """
+    """The gradient of `_depthwise` by the kernel: a row for each element of a window."""
     x = _repeated(x, multiplier)
     axes = tuple(range(x.ndim - 1))
     products = [mul(laid.read(x, at), g) for at in laid.offsets()]

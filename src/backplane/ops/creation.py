@@ -140,9 +140,7 @@ def _scalar(value: Number, dtype: str) -> Constant:
 
 
 def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: the unknown sizes of `x`, and its static
-    shape.
-    """
+    """`(dims, shape)` for primitives that take sizes: x's unknown sizes and static shape."""
     shape = x.spec.shape
     return ([], shape) if None not in shape else dims_and_shape(sizes_of(x))
 
@@ -154,9 +152,7 @@ def dims_and_shape(sizes: Sequence[Amount]) -> tuple[list[Tensor], tuple[int | N
 
 
 def filled(shape: Sequence[int | None], dims: Sequence[Tensor]) -> list[Amount]:
-    """The inverse of `dims_and_shape`: the sizes of `shape`, with each None filled by one of
-    `dims`.
-    """
+    """The inverse of `dims_and_shape`: `shape`, with each None filled by one of `dims`."""
     given = iter(dims)
     return [next(given) if n is None else n for n in shape]
 

@@ -140,9 +140,7 @@ def zero(x: Tensor) -> Constant:
 
 
 def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """The trait `stacks`. A bias is added to the rows of a product, because engines can do both at
-    once.
-    """
+    """The trait `stacks`. A bias joins the rows of a product: engines do both at once."""
     for (x, stacked, _), (c, varies, _) in (operands, operands[::-1]):
         if stacked and not varies and x.op is sh.reshape:
             rows = x.inputs[0]
@@ -206,9 +204,7 @@ def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The gradient with respect to the exponent. Where x ≤ 0 the logarithm counts as 0, as in
-    TensorFlow.
-    """
+    """The gradient by the exponent. Where x ≤ 0 the logarithm counts as 0, as in TensorFlow."""
     positive = less(zero(x), x)
     log_x = where(positive, log(where(positive, x, one(x))), zero(x))
     return mul_no_nan(mul(z, log_x), g)
@@ -274,9 +270,7 @@ erfinv.vjps(
 
 
 def polynomial(x: Tensor, *coefficients: float) -> Tensor:
-    """The polynomial with these coefficients, the one of the highest power first, by
-    Horner's rule.
-    """
+    """The polynomial with these coefficients, highest power first, by Horner's rule."""
     scalars: list[Tensor] = [scalar(c, x.spec.dtype) for c in coefficients]
     return reduce(lambda total, c: add(mul(total, x), c), scalars)
 

@@ -103,9 +103,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> None:
 
 
 def in_single(op: Primitive[Any]) -> Callable[..., Any]:
-    """The decomposition of a primitive for halves, which no library factorizes: it is computed in
-    float32.
-    """
+    """The decomposition for halves, which no library factorizes: computed in float32."""
 
     def rule(*xs: Tensor, **params: object) -> Any:
         dtype = xs[0].spec.dtype

@@ -125,9 +125,7 @@ _define("abs", ew.abs)
 
 
 def matrix_product(x: object, y: object) -> Tensor:
-    """The product as NumPy's matmul has it: vectors get an axis for the time being, and batch axes
-    are broadcast.
-    """
+    """The product as NumPy's matmul has it: vectors get an axis, batch axes are broadcast."""
     a, b = promoted(x, y)
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
@@ -290,9 +288,7 @@ def _complete(key: Any, x: Tensor) -> list[Any]:
 
 
 def _forward(start: End, stop: End, step: int | None) -> tuple[End, End, int]:
-    """The ends and the step of a slice; with a negative step the ends are those of the reversed
-    axis.
-    """
+    """The ends and step of a slice; for a negative step, the ends on the reversed axis."""
     if step == 0:
         raise ValueError("x[...]: the step of a slice must not be 0")
     if step is None or step > 0:

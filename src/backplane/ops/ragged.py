@@ -72,9 +72,7 @@ def shifted(x: Tensor, by: int, fill: float) -> Tensor:
 
 
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
-    """The elements of integer matrices where `keep` holds, moved to the front and followed by
-    `fill`.
-    """
+    """The elements of integer matrices where `keep` holds, in front, followed by `fill`."""
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
     places = maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])

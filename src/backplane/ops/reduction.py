@@ -65,16 +65,12 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 
 def _before(x: Tensor, axis: int, reverse: bool = False) -> Tensor:
-    """For each element, the product of those before it along `axis`, or of those after it if
-    `reverse`.
-    """
+    """Each element's product of those before it along `axis`, or after it if `reverse`."""
     return cumprod(_shifted(x, axis, 1, reverse), axis=axis, reverse=reverse)
 
 
 def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
-    """The elements moved on by one place along `axis`, or back if `reverse`. The place that becomes
-    free gets `value`.
-    """
+    """The elements moved on by one along `axis`, or back if `reverse`; `value` fills the gap."""
     ends = ((0, 1), (1, None, 1)) if reverse else ((1, 0), (None, -1, 1))
     padding = tuple(ends[0] if i == axis else (0, 0) for i in range(x.ndim))
     slices = tuple(ends[1] if i == axis else ALL for i in range(x.ndim))
@@ -197,9 +193,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
 
 
 def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
-    """All s_t = g_t + a_t · s_{t−1} along the first axis, starting from 0, or backward if
-    `reverse`.
-    """
+    """All s_t = g_t + a_t · s_{t−1} along the first axis, from 0, or backward if `reverse`."""
 
     def step(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         new = ew.add(x[0], ew.mul(x[1], carry[0]))

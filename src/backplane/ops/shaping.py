@@ -80,9 +80,7 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
 
 
 def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    """The trait `stacks`: time must stay in front of the axes that only the parameter
-    `shape` has.
-    """
+    """The trait `stacks`: time stays in front of the axes that only `shape` has."""
     x, stacked, _ = operands[0]
     missing = len(node.params["shape"]) + 1 - x.ndim
     if missing < 0:
@@ -200,9 +198,7 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
 
 
 def full_like(x: Tensor, value: object, dtype: str | None = None) -> Tensor:
-    """A tensor of the shape of `x`, filled with a number. It has the dtype of `x` if none
-    is given.
-    """
+    """A tensor of the shape of `x`, and of its dtype unless one is given, filled with a number."""
     return shaped_as(full, x, value=value, dtype=dtype or x.spec.dtype)
 
 

@@ -92,9 +92,7 @@ _RULES: Mapping[Primitive[Any], Rule] = {
 
 
 def peak(order: Sequence[Tensor], outputs: Iterable[Tensor], unknown: int) -> int:
-    """The most bytes that results of nodes take at one time, if each is freed after its last use.
-    Views take none.
-    """
+    """The most bytes that results take at one time, freed after their last use. Views take none."""
     last: dict[Tensor, int] = {}
     for i, node in enumerate(order):
         last |= dict.fromkeys((_owner(t) for t in node.inputs), i)

@@ -93,9 +93,7 @@ def _rows(points: Sequence[Point], full: Iterable[float]) -> dict[float, float]:
 def _library(
     pairs: Sequence[tuple[int, int]], column: float
 ) -> tuple[dict[int, Point], dict[tuple[int, int], list[Point]]]:
-    """Places in layers, and the bends of edges that cross layers, from the library. The layers are
-    counted from the top.
-    """
+    """Places in layers, counted from the top, and the bends of long edges, from the library."""
     try:
         import fast_sugiyama
     except ImportError:

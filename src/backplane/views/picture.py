@@ -52,9 +52,7 @@ def _legend(y: float) -> Iterator[str]:
 
 
 def _box(box: Placed, x: float, y: float) -> Iterator[str]:
-    """The contents of a box whose upper left corner is at (x, y): edges first, then open boxes,
-    then items.
-    """
+    """The contents of a box with this upper left corner: edges, then open boxes, then items."""
     items = box.plan.box.items
     edges = zip(box.plan.box.edges, box.bends, strict=True)
     yield from dict.fromkeys([_edge(box, edge, bends, x, y) for edge, bends in edges])
@@ -156,9 +154,7 @@ def _edge(box: Placed, edge: Edge, bends: Sequence[Point], x: float, y: float) -
 
 
 def _labels(box: Placed, x: float, y: float) -> Iterator[str]:
-    """The dtypes and shapes of tensors: where they leave their nodes, or where they arrive if
-    several leave a folded box.
-    """
+    """The dtypes and shapes of tensors, where they leave nodes, or arrive from a folded box."""
     labels: dict[Point, str] = {}
     ports: dict[int, set[str]] = {}
     for edge in box.plan.box.edges:

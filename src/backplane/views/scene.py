@@ -95,15 +95,11 @@ class Unit:
 
 
 class Places(dict[int, int | None]):
-    """From the ids of units to the items of a box. The item of a leaf is None if each of its
-    readers gets a copy of it.
-    """
+    """The items of a box by units' ids; None for a leaf that each reader gets a copy of."""
 
 
 class Scene:
-    """Builds the boxes of one graph. `roots` are its outputs, each with the item that marks it, if
-    any.
-    """
+    """Builds the boxes of one graph. `roots`: its outputs, with the items that mark them."""
 
     def __init__(self, roots: Sequence[tuple[Tensor, Item | None]]) -> None:
         self.keys: dict[Tensor, str] = {}

@@ -94,9 +94,7 @@ ShapeKey = tuple[Hashable, ...]
 
 
 def shape_key(t: Tensor) -> ShapeKey | None:
-    """A key that is equal for tensors that are certain to have equal shapes; None if the origin of
-    a size is unknown.
-    """
+    """A key that is equal only for surely equal shapes; None if a size's origin is unknown."""
     shape = t.spec.shape
     if None not in shape:
         return shape

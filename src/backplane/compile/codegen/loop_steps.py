@@ -43,9 +43,7 @@ class StepEmitter(Emitter):
     def __init__(
         self, body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, xs: int
     ) -> None:
-        """`carry` is the number of states, and `xs` the number of sequences whose rows the steps
-        read.
-        """
+        """`carry` counts the states, `xs` the sequences whose rows the steps read."""
         super().__init__(body.inputs, outputs, engine, writes=True)
         self.states, self.ends = self.inputs[:carry], self.outputs[:carry]
         self.varying = self.inputs[: carry + xs]
@@ -142,9 +140,7 @@ class StepEmitter(Emitter):
         return found
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
-        """Whether the memory of `t` is free. Kept memory passes only to values that are
-        kept too.
-        """
+        """Whether the memory of `t` is free. Kept memory passes only to kept values."""
         kept = self.order[first] in self.kept
         return (t in self.kept) == kept and super()._is_free(t, first, last)
 

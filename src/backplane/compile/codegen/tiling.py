@@ -324,9 +324,7 @@ class Loop:
         return t.ndim == len(self.chain.key) and t.spec.shape[0] != 1
 
     def _write_head(self, source: Source) -> None:
-        """Write the results, and bring everything into the form of arrays that are cut along their
-        first axis.
-        """
+        """Write the results; cut everything along its first axis."""
         for k, node in enumerate(self.stored):
             pool, dtype = self.pools.get(node), node.spec.dtype
             made = f"{pool}.empty(" if pool else "empty("

@@ -78,9 +78,7 @@ def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
 
 
 def _root(form: Sum, degree: float) -> Sum | None:
-    """The root of a sum that is a power, if it is certain. Where it is a square, either sign will
-    do.
-    """
+    """The root of a sum that is certainly a power. Of a square, either sign will do."""
     if degree == 1 or len(form) > 1:
         return form if degree == 1 else None
     ((product, n),) = form

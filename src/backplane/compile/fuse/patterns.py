@@ -1,6 +1,4 @@
-"""The patterns of fused primitives: what each computes, traced on placeholders from its own
-decomposition, in normal form.
-"""
+"""The patterns of fused primitives: normal forms of decompositions, traced on placeholders."""
 
 from __future__ import annotations
 

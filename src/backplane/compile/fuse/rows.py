@@ -55,9 +55,7 @@ class Rows(NamedTuple):
 
 
 def lookups(gradient: Tensor, table: Tensor) -> list[Tensor]:
-    """The gradients of lookups in rows of `table` that `gradient` is the sum of; none if it is not
-    such a sum.
-    """
+    """The gradients of lookups in `table` that add up to `gradient`; none if it is no such sum."""
     found = list[Tensor]()
     for t in terms_of([gradient]):
         if t.op is not scatter_add or t.params["axis"] or t.spec != table.spec:

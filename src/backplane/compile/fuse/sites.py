@@ -60,9 +60,7 @@ def patterns() -> list[StepPattern]:
 
 
 class Found(NamedTuple):
-    """A step: what the numbers of the pattern are, the variables, the gradient, and the number by
-    which this is to be multiplied.
-    """
+    """A step: the pattern's numbers, the variables, the gradient, and the factor before it."""
 
     pattern: StepPattern
     numbers: tuple[Sum, ...]
@@ -81,9 +79,7 @@ MOST_KNOWN = 1024
 
 
 class Finder:
-    """Reads the steps out of the new values of variables. `state` tells which of `outputs` they
-    are.
-    """
+    """Reads steps out of the new values of variables. `state` tells which `outputs` those are."""
 
     def __init__(
         self, outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine

@@ -213,9 +213,7 @@ class Unifier:
         return isinstance(x, Call) or x in match.bound
 
     def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
-        """The match in which an atom of the pattern is a tensor of the program; None if it cannot
-        be.
-        """
+        """The match in which an atom is a tensor of the program; None if it cannot be."""
         return {ours: theirs}
 
     def scale(self, product: Product) -> Sum:
@@ -295,9 +293,7 @@ class StepUnifier(Unifier):
                 yield found._replace(factor=times(found.factor, number))
 
     def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
-        """The match in which an atom of the pattern is a tensor of the program. A new value is
-        that of a variable.
-        """
+        """The match in which an atom is a tensor of the program; a new value is a variable's."""
         if theirs in match.bound.values():
             return None
         variable = self.variable_of.get(ours)

@@ -54,9 +54,7 @@ class Step(NamedTuple):
 def find_updates(
     outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine
 ) -> list[Tensor]:
-    """`outputs`, with steps of optimizers as single nodes. `state` tells which variable is replaced
-    by which output.
-    """
+    """`outputs`, with optimizer steps as single nodes. `state` pairs variables with outputs."""
     found = Finder(outputs, state, engine).steps()
     steps = _undisturbed([_step(each, state) for each in found], outputs, engine)
     groups: dict[Hashable, list[Step]] = {}
@@ -125,9 +123,7 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor], engine: Engine) -
 
 
 def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> None:
-    """Build one node for a group of steps, and put its results at their places, if the engine's
-    kernel takes it.
-    """
+    """Replace a group of steps by one node, if the engine's kernel takes it."""
     first = group[0]
     dtype = first.variables[0].spec.dtype
     numbers = [tensor_of(number, dtype) for number in first.numbers]

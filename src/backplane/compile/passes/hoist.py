@@ -141,9 +141,7 @@ class _Before:
 
 
 def _stand_in(node: Tensor) -> Placeholder:
-    """An input of the body that takes the place of one of its nodes, with the same unknown
-    sizes.
-    """
+    """An input of the body in place of one of its nodes, with the same unknown sizes."""
     fresh = Placeholder(node.spec)
     for i, n in enumerate(node.spec.shape):
         if n is None:

@@ -32,9 +32,7 @@ MOST = 16
 
 
 def hold(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """`outputs`, with a barrier behind each computed tensor whose elements are compared with
-    elements of the same tensor.
-    """
+    """`outputs`, with a barrier behind each computed tensor that is compared with itself."""
     held: set[Tensor] = set()
     for node in toposort(outputs):
         if node.op in COMPARISONS and is_float(node.inputs[0].spec.dtype):

@@ -63,9 +63,7 @@ def _key(node: Tensor) -> Hashable:
 
 
 def _made(group: Group, made: dict[Hashable, Tensor]) -> list[Tensor]:
-    """The results of the group's primitive on its operands, from the node that is there already
-    if there is one.
-    """
+    """The results of the group's primitive on its operands, from its node if there is one."""
     found = made.get((group.op, group.operands, params_key(group.params)))
     if found is None:
         return _listed(group)
@@ -93,9 +91,7 @@ def _is_closed(
 
 
 def _with(outputs: Sequence[Tensor], instead: Mapping[Tensor, Tensor]) -> list[Tensor]:
-    """`outputs`, with the tensors of a table in the place of others, also in what these tensors
-    are computed from.
-    """
+    """`outputs`, with tensors replaced as the table says, wherever they are read."""
     new: dict[Tensor, Tensor] = {}
     stack = list(outputs)
     while stack:

@@ -121,9 +121,7 @@ class _Gradient(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """The replacement of a loop: what its body sees of the outside, the operands of the
-    kernel, and its results.
-    """
+    """A loop's replacement: what its body sees from outside, the kernel's operands, its results."""
 
     outside: dict[Tensor, Tensor]
     operands: list[Tensor]

@@ -88,9 +88,7 @@ class Loop:
         return Stacked(x, True, self.joining.rows_first)
 
     def outside(self) -> dict[Tensor, Stacked]:
-        """The replacements of the constants outside of the loop, and of the inputs that do not
-        change from step to step.
-        """
+        """What stands, outside of the loop, for its constants and unchanging inputs."""
         known = {t: self.stacked(x) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):
             known[t] = Stacked(x, False)
@@ -181,9 +179,7 @@ def weight(spec: Spec) -> int:
 
 
 def all_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> Stacked | None:
-    """The results of `node` in all steps; None if it has no rule for them, or the rule does not
-    fit.
-    """
+    """The results of `node` in all steps; None if no rule gives them."""
     assert node.op is not None
     with changed(line=node.where):
         if not any(v.stacked for v in operands):

@@ -72,9 +72,7 @@ class _Plan:
 
 
 def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
-    """Walk from the outputs to the leaves, because the users of a scan decide what the scan
-    needs.
-    """
+    """Walk from the outputs to the leaves: a scan's users decide what it needs."""
     needed = set(outputs)
     used: dict[Tensor, set[int]] = {}
     plans: dict[Tensor, _Plan] = {}

@@ -189,9 +189,7 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """Zeros in the place of a sum of zeros. Recurrent layers make their initial states by such
-    sums.
-    """
+    """Zeros for a sum of zeros: recurrent layers make their initial states by such sums."""
     (x,) = inputs
     axes, keepdims = node.params["axes"], node.params["keepdims"]
     if x.op is place and axes == (x.params["axis"],):

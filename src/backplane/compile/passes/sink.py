@@ -26,9 +26,7 @@ from backplane.ops.reduction import sum as sum_
 
 
 class After:
-    """Moves out what no later step reads. `needs` tells from which values of the steps the stack of
-    a node is computed.
-    """
+    """Moves out what no later step reads. `needs` tells what a stack is computed from."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -82,9 +80,7 @@ class After:
                 self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
 
     def _value(self, t: Tensor) -> Stacked:
-        """The value that stands outside for a tensor. If it must be computed inside, that is its
-        stack.
-        """
+        """The value outside of the loop for a tensor: its stack, if it is computed inside."""
         value = self.known.values.get(t)
         if value is not None:
             return value
@@ -176,9 +172,7 @@ class After:
 
     @staticmethod
     def _sums_first(t: Tensor) -> bool:
-        """Whether the sum of all steps' results is the result of the summed operand, which is no
-        larger.
-        """
+        """Whether the sum over all steps is that of the operand, which is no larger."""
         if t.op is None or t.op.linear != (0,) or len(t.inputs) > 1 or not t.spec.is_static:
             return False
         x = t.inputs[0].spec

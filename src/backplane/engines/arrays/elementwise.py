@@ -64,9 +64,7 @@ def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
 
 
 def _rounding(name: str, ufunc: np.ufunc) -> None:
-    """Register a ufunc for rounding. It would make floats of whole numbers, which stay as they are
-    instead.
-    """
+    """Register a ufunc for rounding. It would make floats of integers, which stay as they are."""
     TABLE.build(name, out=1)(lambda specs: ufunc if is_float(specs[0].dtype) else np.positive)
 
 

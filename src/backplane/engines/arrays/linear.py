@@ -32,9 +32,7 @@ def for_blas(x: Value) -> Value:
 
 
 def for_steps(constants: Sequence[Value]) -> list[Value]:
-    """The constants of a loop, with matrices stored row by row: products with such matrices are
-    faster.
-    """
+    """The constants of a loop, with matrices stored row by row: their products are faster."""
     return [np.ascontiguousarray(x) if x.ndim == 2 else x for x in constants]
 
 

@@ -71,9 +71,7 @@ class Windows(Placement):
                 yield slice(sample, sample + 1), slice(start, start + rows)
 
     def parts(self, whole: Value, elements: int) -> Iterator[tuple[Block, Value, Value]]:
-        """The blocks of an array: the index, the part, and scratch of its shape, which serves one
-        block after the other.
-        """
+        """The blocks of an array: index, part, and scratch memory that all share."""
         scratch = None
         for block in self.blocks(len(whole), elements, whole.itemsize):
             part = whole[block]

@@ -30,9 +30,7 @@ def _is_decomposed(specs: Sequence[Spec], **given: Any) -> bool:
 
 
 def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) -> None:
-    """Register the two forms of a primitive, of which that of the device serves. `made` makes one
-    kernel of the steps of either.
-    """
+    """Register both forms of a primitive; the device decides. `made` makes one kernel of either."""
 
     @made
     def run(a: Value, b: Value, *, limits: cpu.Limits | None, **given: Any) -> Value:

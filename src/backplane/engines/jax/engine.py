@@ -164,9 +164,7 @@ class JaxEngine(Engine):
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
-        """The function, which runs with or without 64-bit types, as when it was traced for its
-        specs.
-        """
+        """The function, run with or without 64-bit types, as when it was traced for its specs."""
 
         def run(*operands: Value) -> list[Value]:
             with memory.wide(_needs_64_bits(specs)):

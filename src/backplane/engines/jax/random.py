@@ -67,9 +67,7 @@ def table(words: Callable[[tuple[Value, Value], int], Value]) -> Table:
     @made.add("random_normal")
     @sized(1, "dtype")
     def random_normal(key: Value, *, shape: Ints, dtype: str) -> Value:
-        """As `jax.random.normal`: the inverse of the distribution function at samples from
-        (-1, 1).
-        """
+        """As `jax.random.normal`: the inverse distribution function at samples from (-1, 1)."""
         work = "float64" if dtype == "float64" else "float32"
         lowest = np.nextafter(np.array(-1, work), np.array(0, work))
         uniform = random_uniform(key, shape=shape, dtype=work)

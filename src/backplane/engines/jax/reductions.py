@@ -102,9 +102,7 @@ def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 @TABLE.add("softmax")
 @kernel("axis")
 def _softmax(x: Value, *, axis: int) -> Value:
-    """`jax.nn.softmax` without its own rule for the gradient, with which an eager call takes ten
-    times as long.
-    """
+    """`jax.nn.softmax` without its gradient rule, which slows eager calls tenfold."""
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
     powers = jnp.exp(x - lax.stop_gradient(largest))
     return (powers / jnp.sum(_summable(powers), axis=axis, keepdims=True)).astype(x.dtype)

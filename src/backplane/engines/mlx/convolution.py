@@ -16,9 +16,7 @@ TABLE = Table()
 
 
 def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    """Whether MLX lacks a kernel: for integers, groups over three axes, and float64, which it would
-    compute in float32.
-    """
+    """Whether MLX lacks a kernel: integers, groups over three axes, float64 (run in float32)."""
     spec = specs[0]
     return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
 

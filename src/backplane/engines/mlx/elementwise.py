@@ -121,9 +121,7 @@ def _quotient(name: str, of_floats: Lowering, of_ints: Lowering) -> None:
 
 
 def _floor_divide(x: Value, y: Value) -> Value:
-    """The quotient after the remainder has been subtracted: 1 // 0.1 is 9, although 1 / 0.1 is
-    rounded to 10.
-    """
+    """The quotient without the remainder: 1 // 0.1 is 9, although 1 / 0.1 is rounded to 10."""
     whole = mx.round((x - mx.remainder(x, y)) / y)
     below = mx.minimum(mx.sign(x) * mx.sign(y), 0) + 0 * x  # NaN if x is infinite
     return mx.where(y == 0, x / y, mx.where(mx.isinf(y), below, whole))

@@ -26,9 +26,7 @@ def _key(words: Value) -> Value:
 
 
 def _uniform64(key: Value, shape: tuple[int, ...]) -> Value:
-    """Samples from [0, 1) in float64, for which MLX has no sampler: two draws of 24 bits, one above
-    the other.
-    """
+    """Samples from [0, 1) in float64, which MLX cannot draw: two draws of 24 bits, joined."""
     high, low = mx.random.uniform(shape=(2, *shape), key=key).astype(mx.float64)
     return (mx.floor(high * 2**24) + low) / 2**24
 

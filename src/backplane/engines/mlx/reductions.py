@@ -39,9 +39,7 @@ def total(x: Value, axes: Axes, keepdims: bool = False) -> Value:
 
 
 def _along(x: Value, axis: int) -> Value:
-    """The sum along an axis, which keeps that axis: the sums of its blocks, and of what is left
-    over.
-    """
+    """The sum along an axis, which it keeps: the sums of its blocks, and of what is left over."""
     count, left = divmod(x.shape[axis], BLOCK)
     if not count:
         return mx.sum(x, axis, True)
@@ -53,9 +51,7 @@ def _along(x: Value, axis: int) -> Value:
 
 @TABLE.add("cumsum")
 def cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
-    """`mx.cumsum`, with long axes cut into blocks: the sums in each block, and before it those of
-    the blocks before.
-    """
+    """`mx.cumsum`, with long axes in blocks: the sums in each, plus those of the blocks before."""
     if x.dtype in (mx.float16, mx.bfloat16):
         return cumsum(x.astype(mx.float32), axis=axis, reverse=reverse).astype(x.dtype)
     whole, left = divmod(x.shape[axis], BLOCK)
@@ -131,9 +127,7 @@ def softmax(x: Value, *, axis: int) -> Value:
 
 @TABLE.add("log_softmax")
 def log_softmax(x: Value, *, axis: int) -> Value:
-    """The function that K documents; the largest element of an empty axis, which MLX refuses, is
-    not needed.
-    """
+    """K's function; MLX would ask for the largest element of an empty axis, and refuse."""
     if not x.size:
         return mx.zeros_like(x)
     z = _below_largest(_wide(x), axis)

@@ -259,9 +259,7 @@ class Scope:
         self._known[key] = value
 
     def find(self, key: Hashable) -> Any:
-        """The entry that this scope or one around it remembers, such as the results of an equal
-        node.
-        """
+        """The entry of this scope or one around it, such as the results of an equal node."""
         scope: Scope | None = self
         while scope is not None:
             if key in scope._known:
@@ -294,9 +292,7 @@ _place: ContextVar[Place | None] = ContextVar("backplane_onnx_place", default=No
 
 @contextmanager
 def made_by(frame: FrameType) -> Iterator[None]:
-    """Context manager: nodes that are made inside belong to the line that a frame of the emitted
-    program is at.
-    """
+    """Context manager: new nodes belong to the line that a frame of the program is at."""
     token = _place.set(Place(frame.f_code, frame.f_lasti))
     try:
         yield
@@ -341,9 +337,7 @@ def node(
     shape: Shape | None = None,
     **attributes: Any,
 ) -> Symbol:
-    """One operation with one result, of the dtype of the first operand unless `dtype` is given or
-    follows from the operation.
-    """
+    """One operation with one result, by default of the first operand's or the operation's dtype."""
     (name,) = current().add(op, inputs, 1, attributes)
     if dtype is None:
         first = inputs[op == "Where"]

@@ -156,9 +156,7 @@ def conv_input_grad(
 def _cut(
     y: Symbol, before: Sequence[Size], wanted: Sequence[Size], behind: Sequence[Size]
 ) -> Symbol:
-    """The wanted part of spatial axes, beginning at `before`, with zeros where it reaches beyond
-    the end.
-    """
+    """The wanted part of spatial axes, from `before` on, with zeros beyond the end."""
     missing = [at_least(0 - b, 0) for b in behind]
     if missing != [0] * len(wanted):
         y = node("Pad", y, vector([0] * (len(wanted) + 4) + missing))

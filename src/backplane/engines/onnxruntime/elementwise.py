@@ -170,9 +170,7 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
 
 @TABLE.add("sub")
 def sub(x: Symbol, y: Symbol) -> Symbol:
-    """The difference. A constant `y` is negated and added, because ONNX Runtime joins a sum with
-    the operation before it.
-    """
+    """The difference. A constant `y` is negated and added: ONNX Runtime joins sums."""
     if is_float(x.dtype) and y.array is None and current().is_constant(y.name):
         return node("Add", x, node("Neg", y))
     return node("Sub", x, y)

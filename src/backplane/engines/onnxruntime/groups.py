@@ -82,9 +82,7 @@ def _has_no_kernel_for_loops(specs: Sequence[Spec], **params: bool) -> bool:
 def lstm(
     x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
 ) -> list[Symbol]:
-    """All states h, and the last h and c. ONNX has the gates i, f, g and o in the order i, o, f, g
-    and two biases.
-    """
+    """All states h, and the last h and c. ONNX orders the gates i, o, f, g and has two biases."""
     weights = []
     for t in (kernel, recurrent, bias):
         rows = t.transpose((1, 0)) if t.rank > 1 else t

@@ -24,9 +24,7 @@ ort.disable_telemetry_events()
 
 
 def _threads() -> int:
-    """The number of threads that a session may use: the one that OpenMP libraries are told, else
-    one per core (0).
-    """
+    """The threads of a session: as many as OpenMP libraries are told, else one per core (0)."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return int(wanted) if wanted.isdecimal() else 0
 

@@ -22,9 +22,7 @@ class OnDevices(OnnxRuntime):
     """ONNX Runtime on the CPU, which knows other devices."""
 
     def with_device(self, name: str) -> Engine:
-        """ONNX Runtime with the providers of the device. Values are tensors in the memory of the
-        device.
-        """
+        """ONNX Runtime with the device's providers; values are tensors in its memory."""
         return DeviceEngine(name)
 
 

@@ -66,9 +66,7 @@ def _built(
 
 
 def _calls_pytensor(params: Iterable[Any]) -> bool:
-    """Whether closed graphs among the parameters use functions of PyTensor, which NumPy's loops
-    cannot call.
-    """
+    """Whether closed graphs call functions of PyTensor, which NumPy's loops cannot."""
     return any(
         isinstance(value, Native)
         or (

@@ -41,9 +41,7 @@ TABLE.add("all")(_reduction(pt.all))
 
 @TABLE.add("min")
 def min_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """The smallest element. PyTensor's own negates, and the least of the integers has no
-    negative.
-    """
+    """The smallest element. PyTensor's own negates, but the least integer has no negative."""
     if is_float(x.dtype) or x.dtype in UNSIGNED:
         return pt.min(x, axis=axes, keepdims=keepdims)
     return pt.invert(pt.max(pt.invert(x), axis=axes, keepdims=keepdims))

@@ -61,9 +61,7 @@ class Programs(Values):
         return self.from_numpy(array)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A result of host computations with sizes, an int or a small array, as a value inside a
-        program.
-        """
+        """A result of host computations, an int or a small array, as a value inside a program."""
         return self.constant(np.asarray(value, dtype))
 
     def key(self, source: KeySource) -> Value:

@@ -32,9 +32,7 @@ class Values:
         return isinstance(value, self.native_types)
 
     def spec_of(self, value: Value) -> Spec:
-        """The shape and the name of the dtype of a native value. A size that is unknown while the
-        library traces is None.
-        """
+        """The shape and dtype of a native value; sizes that are unknown in a trace are None."""
         raise NotImplementedError
 
     def signature(self, kind: type) -> tuple[str, ...]:
@@ -79,15 +77,11 @@ class Traced(Values):
         return False
 
     def is_tracing(self) -> bool:
-        """Whether the library is tracing a function at the moment, to run it later or many
-        times.
-        """
+        """Whether the library is now tracing a function, to run it later or often."""
         return False
 
     def has_value(self, value: Value) -> bool:
-        """Whether the numbers of `value` are known now. Those of a value with which the library
-        traces a function are not.
-        """
+        """Whether the numbers of `value` are known now, unlike those of a value that is traced."""
         return not self.is_symbolic(value)
 
     def present_spec(self, value: Value) -> Spec:
@@ -109,9 +103,7 @@ class Traced(Values):
         return None
 
     def sources(self, value: Value) -> Mapping[Value, Tensor]:
-        """The tensors of ours from which a symbolic value was computed, by what stands for them in
-        the library's own graph.
-        """
+        """The tensors of ours that a symbolic value was computed from, by their stand-ins."""
         return NOTHING
 
     def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:

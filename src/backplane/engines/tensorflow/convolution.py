@@ -120,9 +120,7 @@ def _lacks_kernel(
 
 @TABLE.add("conv", "conv_bias", unless=_lacks_kernel)
 def _conv_of(x: Value, kernel: Value, *bias: Value, **given: Any) -> Value:
-    """Cross-correlation. TensorFlow's optimizer joins it with the sum of a bias, if nothing lies
-    between them.
-    """
+    """Cross-correlation. TensorFlow's optimizer joins it with a bias that follows at once."""
     window = Window(tuple(kernel.shape), **given).named
     if _is_empty(x, kernel):
         batch, *spatial, _ = sizes_of(x)
@@ -167,9 +165,7 @@ def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -
 
 
 def _is_empty(x: Value, y: Value) -> bool:
-    """Whether an operand has no elements. Kernels refuse such operands, or give a result of the
-    wrong shape.
-    """
+    """Whether an operand is empty: kernels refuse that, or give a wrong shape."""
     return 0 in x.shape.as_list() or 0 in y.shape.as_list()
 
 

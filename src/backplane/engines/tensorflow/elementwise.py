@@ -103,9 +103,7 @@ def barrier(x: Value, *after: Value) -> Value:
 
 @TABLE.add("print")
 def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
-    """`x`, printed by the host when it is computed, as on other engines: `tf.print` has a form of
-    its own.
-    """
+    """`x`, printed by the host when it is computed: `tf.print` has a form of its own."""
     done = tf.numpy_function(lambda value: show(value, message, style), [x], [])
     with tf.control_dependencies(done if isinstance(done, list) else [done]):
         return raw.Identity(input=x)

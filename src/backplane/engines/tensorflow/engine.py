@@ -237,9 +237,7 @@ def _function(
     handles: Collection[int],
     few_rows: bool = False,
 ) -> tuple[Function, Sequence[Any]]:
-    """The program over handles as a concrete function, whose graph joins `graphs`, and the
-    operations in it.
-    """
+    """The program over handles, as a concrete function that joins `graphs`, and its operations."""
     whole = program.options.get("compile")
     signature = [
         tf.TensorSpec((), tf.resource) if i in handles else tf.TensorSpec(spec.shape, spec.dtype)

@@ -64,9 +64,7 @@ def _fft(re: Value, im: Value) -> list[Value]:
 
 
 def lowerings(engine: Engine) -> Table:
-    """`lu`, which the host computes: the kernel refuses singular matrices. On TensorFlow's tape it
-    has our gradient.
-    """
+    """`lu` on the host: the kernel refuses singular matrices. The tape has our gradient."""
     table = Table()
     table.build("lu", unless=is_half)(partial(_lu, engine))
     return table

@@ -103,9 +103,7 @@ computed_in = partial(in_wider, tf.cast)
 
 
 def opaque(x: Any) -> Any:
-    """`x`, as an operation that TensorFlow's optimizer neither removes nor moves. It has a
-    gradient for tapes.
-    """
+    """`x`, as an operation that the optimizer leaves in place. Tapes have its gradient."""
     return raw.PlaceholderWithDefault(input=x, shape=x.shape)
 
 

@@ -64,9 +64,7 @@ def _reduction(kernel: Callable[..., Value]) -> Lowering:
 
 
 def _extreme(kernel: Callable[..., Value]) -> Lowering:
-    """A maximum or minimum. It is checked that there are elements, of which TensorFlow would give
-    ±inf.
-    """
+    """A maximum or minimum, checked to have elements, without which TensorFlow gives ±inf."""
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
         y = kernel(input=_kept(x), axis=ints(axes), keep_dims=keepdims)
@@ -157,9 +155,7 @@ def _position(kernel: Callable[..., Value]) -> Lowering:
 
 
 def _running(kernel: Lowering) -> Lowering:
-    """A kernel that takes the elements one by one: of half floats in float32, of many float32 in
-    float64.
-    """
+    """A kernel element by element: half floats in float32, many float32 in float64."""
 
     def along(x: Value, *, axis: int, reverse: bool) -> Value:
         return kernel(x=x, axis=ints(axis), reverse=reverse)

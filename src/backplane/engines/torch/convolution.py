@@ -74,9 +74,7 @@ def planned(
     shape: Shape,
     slid: Sequence[Window],
 ) -> Callable[[Sequence[int]], Planned]:
-    """A function from spatial sizes to their plan. If `shape`, channels last, has all sizes, the
-    plan is made now.
-    """
+    """A function from spatial sizes to their plan, which is made now if `shape` has all sizes."""
     sizes = shape[1:-1]
     if None in sizes:
         return lambda sizes: plan(sizes, slid)
@@ -152,9 +150,7 @@ def _output_first(kernel: Value) -> Value:
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
 def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
-    """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias of
-    `conv_bias`.
-    """
+    """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias."""
     strides, dilation = at["strides"], at["dilation"]
     few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(specs[1].shape), **at)

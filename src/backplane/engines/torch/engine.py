@@ -202,9 +202,7 @@ class TorchEngine(Engine):
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Whether PyTorch's kernels for optimizers serve. With `torch.compile` they do not, because
-        it fuses the operations by itself.
-        """
+        """Whether PyTorch's optimizer kernels serve: `torch.compile` fuses by itself."""
         return not options.get("compile")
 
     def blocks(self) -> Blocks:

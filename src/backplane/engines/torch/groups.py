@@ -169,9 +169,7 @@ def _has_few_rows(x: Value, *others: Value) -> bool:
 
 
 def _as_images(x: Value) -> Value:
-    """All rows as the pixels of one image with the channels last in memory, for which PyTorch has a
-    quick kernel.
-    """
+    """All rows as pixels of one image, channels last, for which PyTorch has a quick kernel."""
     return x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
 
 
@@ -355,9 +353,7 @@ def _has_no_gru_kernel(specs: Sequence[Spec], *, reset_after: bool) -> bool:
 def gru(
     x: Value, h: Value, kernel: Value, recurrent: Value, bias: Value, *, reset_after: bool
 ) -> list[Value]:
-    """The kernel of `torch.nn.GRU`, whose gates are r, z and n. Of its second bias, only what is
-    reset differs from the first.
-    """
+    """The kernel of `torch.nn.GRU`: gates r, z, n; its second bias matters for what is reset."""
     if not x.numel():
         return [x.new_empty((*x.shape[:2], h.shape[1])), h]
     _check_samples(x, h)

@@ -72,9 +72,7 @@ class _Kernels:
         self.plan = planned(_Plan, shape, windows(pool, strides, padding))
 
     def max(self, x: Value) -> list[Value]:
-        """The maxima, and their positions, which are numbers of elements in the padded plane of one
-        channel.
-        """
+        """The maxima, and their positions: numbers of elements in one channel's padded plane."""
         plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             empty = plan.empty(x, x.shape[0], x.shape[-1])

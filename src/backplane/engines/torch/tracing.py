@@ -36,9 +36,7 @@ def is_recorded() -> bool:
 
 
 def values_are_known(x: Value) -> bool:
-    """Whether a lowering may look at the values of `x` to choose a way: nobody records or
-    transforms what is done.
-    """
+    """Whether a lowering may choose by the values of `x`: nobody records or transforms."""
     return (
         not is_recorded()
         and torch._C._functorch.peek_interpreter_stack() is None

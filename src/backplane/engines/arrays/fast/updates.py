@@ -87,9 +87,7 @@ def _owned(arrays: Arrays) -> list[Value]:
 
 
 def renamed(own: Value) -> Value:
-    """Another array over the memory of a step's own one. Who knows arrays by their identity takes
-    it for a new value.
-    """
+    """Another array over a step's own memory: who compares identities takes it for a new value."""
     x = own.view()
     _enter(_own, x)
     if _is_in(_squares, own):

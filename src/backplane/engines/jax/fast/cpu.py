@@ -128,9 +128,7 @@ def _single(kernel: Ints, groups: int) -> bool:
 def _each_group(
     function: Callable[[Value, Value], Value], a: Value, b: Value, groups: int
 ) -> Value:
-    """`function` for one group after the other. Each group reads and writes a part of the last
-    axes.
-    """
+    """`function` for one group after the other, each of which has a part of the last axes."""
     parts = zip(jnp.split(a, groups, -1), jnp.split(b, groups, -1), strict=True)
     return lax.concatenate([function(x, y) for x, y in parts], a.ndim - 1)
 
@@ -158,9 +156,7 @@ def _transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Valu
 def _input_grad(
     g: Value, kernel: Value, *, shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
-    """The kernel, turned around, slides over `g`. With strides there are zeros between the elements
-    of `g`.
-    """
+    """The turned kernel slides over `g`, whose elements have zeros between them for strides."""
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
     at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)

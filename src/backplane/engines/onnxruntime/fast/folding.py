@@ -35,9 +35,7 @@ DTYPE = "float32"
 
 
 def fold(scope: Scope, outputs: Sequence[str]) -> None:
-    """Rewrite the nodes of a program. Those that nobody needs any more stay, and do not reach the
-    model.
-    """
+    """Rewrite the nodes of a program. Those that nobody needs any more do not reach the model."""
     graph = _Graph(scope, outputs)
     for first in list(scope.nodes):
         chain = graph.chain(first)
@@ -202,9 +200,7 @@ def _to_first(rank: int) -> tuple[int, ...]:
 
 
 def _combined(graph: _Graph, chain: _Chain) -> tuple[Symbol, Symbol]:
-    """The factors and the terms of a chain, as vectors: it multiplies by the first and adds the
-    second.
-    """
+    """The factors and the terms of a chain, as vectors; the factors come first."""
     scale, shift = (literal(np.full(chain.channels, n, DTYPE)) for n in (1, 0))
     for each in chain.nodes:
         name = graph.constant(each)

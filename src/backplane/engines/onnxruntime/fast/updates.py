@@ -117,9 +117,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(given: Sequence[Symbol], results: Sequence[Any], program: Program) -> Parts:
-    """From the inputs and the results of a program. The last one is a list of steps if there are
-    any.
-    """
+    """Of a program's inputs and results; the last part is a list of steps, if there are any."""
     count = len(program.outputs)
     plain = dict(enumerate(results[:count]))
     places = {id(x): o for o, x in plain.items()}

@@ -61,9 +61,7 @@ def loop(name: str, dtype: str, elements: int) -> Callable[..., None] | None:
 
 @cache
 def _compiled(name: str, dtype: str) -> Callable[..., None] | None:
-    """The loop is compiled for these types here and now. So a call compiles nothing and cannot fail
-    halfway.
-    """
+    """The loop, compiled for these types now: a call compiles nothing and cannot fail halfway."""
     import numba
 
     if numba.config.DISABLE_JIT:

@@ -18,9 +18,7 @@ NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
 
 
 class _Recycler:
-    """Memory for the values of one variable: NumPy arrays, which know how many objects refer to
-    them.
-    """
+    """Memory for one variable's values: NumPy arrays, which know how many refer to them."""
 
     def __init__(self) -> None:
         self.arrays = buffers.for_values()

@@ -38,9 +38,7 @@ def whole(mesh: DeviceMesh) -> Placements:
 def block(
     shape: Ints, placements: Placements, mesh: DeviceMesh
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """The part of a tensor that this process has: where it starts, its shape, and whether no
-    process before this one has the same.
-    """
+    """This process's part of a tensor: start, shape, and whether it is the first to have it."""
     start, sizes, first = [0] * len(shape), list(shape), True
     for axis, place in enumerate(placements):
         rank = mesh.get_local_rank(axis)

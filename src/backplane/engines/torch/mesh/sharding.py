@@ -183,9 +183,7 @@ class _Planner:
         return any(isinstance(places[axis], Shard) for places in self.given)
 
     def _chosen(self, possible: Sequence[Split], axis: int) -> Split:
-        """The split over an axis of the mesh that moves the fewest elements, among those that keep
-        one operand where it is.
-        """
+        """The split that keeps one operand in place and moves the fewest elements."""
         parts = self.mesh.size(axis)
         fit = [s for s in possible if self._divides(s, parts)]
         ways = [s for s in fit if self._keeps_one(s, axis)]
@@ -234,9 +232,7 @@ class _Planner:
 
 
 def _joined(split: Split, again: bool) -> Placement:
-    """The placements of the results of the parts. Before a reduction is done again, they have all
-    axes.
-    """
+    """The placements of the results. Before a reduction is repeated, they have all axes."""
     if split.result == "whole":
         return Replicate()
     if again:

@@ -69,9 +69,7 @@ def _elementwise(shapes: Shapes, **_: Any) -> Iterator[Split]:
 
 
 def _broadcast(shapes: Shapes, leading: int, after: int = 0) -> Iterator[Split]:
-    """Splits along the first `leading` axes of a result for which operands are broadcast; `after`
-    axes follow them.
-    """
+    """Splits along the first `leading` axes of a broadcast result; `after` axes follow them."""
     rank = leading + after
     for axis in range(leading):
         own = [axis - rank + len(shape) for shape in shapes]
@@ -205,9 +203,7 @@ def _reshape(shapes: Shapes, *, shape: Ints) -> Iterator[Split]:
 
 
 def _runs(old: Ints, new: Ints) -> Iterator[tuple[int, int]]:
-    """The first axes of the shortest runs of axes of `old` and `new` with as many elements. Axes of
-    size 1 are not counted.
-    """
+    """The first axes of the shortest runs of equal size in `old` and `new`, axes of 1 left out."""
     a = [i for i, n in enumerate(old) if n != 1]
     b = [i for i, n in enumerate(new) if n != 1]
     if 0 in old:
