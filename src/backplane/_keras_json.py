@@ -153,9 +153,9 @@ def read(file: str) -> tuple[Settings, bool]:
             except ValueError as error:
                 line = _line_of(key, text)
                 raise ValueError(f"{file}, line {line}, key {key!r}: {error}") from None
-    found = Settings(**values)
-    written_by_us = len(values) == len(found) and found == Settings()
-    return found, ("backend" in given or OWN_BACKEND in given) and not written_by_us
+    settings = Settings(**values)
+    written_by_us = len(values) == len(settings) and settings == Settings()
+    return settings, ("backend" in given or OWN_BACKEND in given) and not written_by_us
 
 
 def given(file: str) -> dict[str, object]:

@@ -26,11 +26,11 @@ def install_command(extra: str) -> str:
         text = distribution(NAME).read_text("direct_url.json")
     except PackageNotFoundError:
         text = None
-    found = json.loads(text or "{}")  # PEP 610; there is no such file for what an index gave.
-    path = Path(url2pathname(urlsplit(found.get("url", "")).path))
-    if not found or not path.is_absolute() or not path.exists():
+    source = json.loads(text or "{}")  # PEP 610; there is no such file for what an index gave.
+    path = Path(url2pathname(urlsplit(source.get("url", "")).path))
+    if not source or not path.is_absolute() or not path.exists():
         return f'pip install "{NAME}[{extra}]"'
-    editable = "-e " if found.get("dir_info", {}).get("editable") else ""
+    editable = "-e " if source.get("dir_info", {}).get("editable") else ""
     return f'pip install {editable}"{path}[{extra}]"'
 
 

@@ -354,7 +354,7 @@ def known_integers(x: Tensor) -> np.ndarray | None:
             return None
     from backplane.compile.passes.simplify import simplify  # Here: the compiler is a fourth of K.
 
-    (found,) = simplify([x], sizes)
-    if isinstance(found, Constant) and isinstance(found.value, np.ndarray):
-        return found.value
+    (known,) = simplify([x], sizes)
+    if isinstance(known, Constant) and isinstance(known.value, np.ndarray):
+        return known.value
     return None

@@ -141,10 +141,10 @@ class Bucketed:
         f = self._function
         results = [*f.outputs, *f.news]
         both = Function(f.inputs, results, engine=f.engine, name=f.name)
-        wanted, found = both(values), self._cropped(results, both(padded), lengths)
+        wanted, cropped = both(values), self._cropped(results, both(padded), lengths)
         names = [f"output {i}" for i in range(len(f.outputs))]
         names += [f"the new value of {v.name!r}" for v in f.updated]
-        for name, want, got in zip(names, wanted, found, strict=True):
+        for name, want, got in zip(names, wanted, cropped, strict=True):
             if want.shape != got.shape or not _is_close(want, got):
                 raise ValueError(
                     f"{self.what}: {name} depends on the padding. Feed a mask that is padded with "

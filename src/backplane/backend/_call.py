@@ -103,13 +103,13 @@ class _Found:
 
     def engine(self, name: str) -> Engine:
         """The one engine to which all native tensors belong, or else the current one."""
-        found = {engine for value in self.natives if (engine := engines.engine_of(value))}
-        if len(found) > 1:
-            listed = " and ".join(sorted(e.name for e in found))
+        owners = {engine for value in self.natives if (engine := engines.engine_of(value))}
+        if len(owners) > 1:
+            listed = " and ".join(sorted(e.name for e in owners))
             raise TypeError(
                 f"K.{name}: got tensors of different engines ({listed}): convert one of them"
             )
-        return found.pop() if found else engines.current()
+        return owners.pop() if owners else engines.current()
 
 
 def api(function: F) -> F:
@@ -166,14 +166,14 @@ def _general(function: Call, wrapper: Call) -> Call:
     """The call rule for any arguments: each call looks at everything that they contain."""
 
     def call(*args: object, **kwargs: object) -> Any:
-        found = _Found((*args, *kwargs.values()))
-        if found.natives:
+        contents = _Found((*args, *kwargs.values()))
+        if contents.natives:
             args, kwargs = map_leaves(HOOKS["lifted"], bound_values((args, kwargs)))
-            found = _Found((*args, *kwargs.values()))
-        if found.adapter is not None:
-            return found.adapter.call(wrapper, args, kwargs)
-        if _runs(found, mode()):
-            return run_now(function, args, kwargs, found.engine(function.__name__))
+            contents = _Found((*args, *kwargs.values()))
+        if contents.adapter is not None:
+            return contents.adapter.call(wrapper, args, kwargs)
+        if _runs(contents, mode()):
+            return run_now(function, args, kwargs, contents.engine(function.__name__))
         return function(*args, **kwargs)
 
     return call
@@ -191,8 +191,8 @@ def bound_values(tree: object) -> Any:
 
 def look(values: Iterable[Any], name: str) -> tuple[bool, Engine]:
     """Whether a call of `K.name` with these arguments computes at once, and on which engine."""
-    found = _Found(values)
-    return _runs(found, mode()), found.engine(name)
+    contents = _Found(values)
+    return _runs(contents, mode()), contents.engine(name)
 
 
 def _runs(found: _Found, how: str) -> bool:
@@ -221,12 +221,12 @@ def creates(function: F) -> F:
             how = mode()
             if how == "symbolic":
                 return function(*args, **kwargs)
-            found = _Found((*args, *kwargs.values()))
-            if found.adapter is not None:
-                return found.adapter.call(wrapper, args, kwargs)
-            if found.symbolic or not (found.natives or how == "eager"):
+            contents = _Found((*args, *kwargs.values()))
+            if contents.adapter is not None:
+                return contents.adapter.call(wrapper, args, kwargs)
+            if contents.symbolic or not (contents.natives or how == "eager"):
                 return function(*args, **kwargs)
-            engine = found.engine(function.__name__)
+            engine = contents.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
         except Exception as error:
             fits = isinstance(error, TypeError | ValueError)
@@ -287,17 +287,17 @@ def _for_types(
         values += v if type(v) in (list, tuple) else [v]
     if any(type(v) in (list, tuple, dict) for v in values):
         return general
-    found = _Found(values)
-    if found.adapter is not None:
+    contents = _Found(values)
+    if contents.adapter is not None:
         return general
-    if found.symbolic or found.variables:
-        computes = found.natives or (not found.symbolic and mode == "eager")
+    if contents.symbolic or contents.variables:
+        computes = contents.natives or (not contents.symbolic and mode == "eager")
         return general if computes else function
-    if len({engines.engine_of(v) for v in found.natives}) > 1 or not (
-        found.natives or found.arrays
+    if len({engines.engine_of(v) for v in contents.natives}) > 1 or not (
+        contents.natives or contents.arrays
     ):
         return general
-    engine = found.engine(function.__name__)
+    engine = contents.engine(function.__name__)
     if not runs_at_once(engine) and any(engine.owns(v) for v in values):
         return general  # The call may be part of a graph of the engine's own.
     return Writer(function, general, engine).written(args, kwargs) or general

@@ -136,11 +136,11 @@ class Convolution:
                 )
             own = batch
         laid = windows(window, self.strides, self.padding, self.dilation)
-        found = [
+        wanted = [
             _size_before(x, axis, w, n)
             for axis, (w, n) in enumerate(zip(laid, spatial, strict=True), 1)
         ]
-        return [size_at(x, 0) if own is None else own, *found, outputs]
+        return [size_at(x, 0) if own is None else own, *wanted, outputs]
 
 
 def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> int | Tensor:

@@ -50,7 +50,7 @@ def beam_search(
     best = indexing.slice(score, slices=((None, None, 1), (0, paths, 1)))
     reached = best > rg.IMPOSSIBLE / 2
     best = ew.where(reached, best, constant(-math.inf, best.spec.dtype))
-    found = []
+    ends = []
     for k in range(paths):
         path = squeeze(_part(labels, k), axes=(2,))
         path = cast_to(permuted(path, (1, 0)), "int64")
@@ -59,8 +59,8 @@ def beam_search(
         if merge_repeated:
             keep = ew.logical_and(path >= 0, ew.not_equal(path, rg.shifted(path, 1, -1)))
             (path,) = rg.compacted(keep, path, fill=-1)
-        found.append(path if whole else rg.narrowed(path, keep))
-    return found, best
+        ends.append(path if whole else rg.narrowed(path, keep))
+    return ends, best
 
 
 def _part(labels: Tensor, k: int) -> Tensor:

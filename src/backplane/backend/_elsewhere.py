@@ -54,8 +54,8 @@ def _advice() -> tuple[Mapping[str, str], Mapping[str, str]]:
     for _, rows in tables():
         for row in rows:
             for name in row.names:
-                found = attributes if METHOD.match(name) else functions
-                found.setdefault(name.rpartition(".")[2], row.advice)
+                table = attributes if METHOD.match(name) else functions
+                table.setdefault(name.rpartition(".")[2], row.advice)
     return functions, attributes
 
 

@@ -26,10 +26,10 @@ NO_GRADIENT = "None, which K.gradients gives for a tensor that the loss does not
 
 def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Options in a form that can be part of a key. ValueError for what no engine takes."""
-    found = dict(given)
+    options = dict(given)
     for name, value in given.items():
         if name == "freeze":
-            found[name] = as_flag(value, "K.function: freeze")
+            options[name] = as_flag(value, "K.function: freeze")
         elif isinstance(value, str) and value not in MODES:
             raise ValueError(
                 f"K.function: compile must be True, False, one of {', '.join(map(repr, MODES))}, "
@@ -43,8 +43,8 @@ def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
             if arguments.get("mode") is not None and arguments.get("mode") not in MODES:
                 checked_options({name: str(arguments["mode"])})
         elif not isinstance(value, str):
-            found[name] = as_flag(value, "K.function: compile")
-    return tuple(sorted((name, as_pairs(value)) for name, value in found.items()))
+            options[name] = as_flag(value, "K.function: compile")
+    return tuple(sorted((name, as_pairs(value)) for name, value in options.items()))
 
 
 def _are_pairs(value: object) -> bool:

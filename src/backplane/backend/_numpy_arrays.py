@@ -320,8 +320,8 @@ def _take(a: Any, indices: Any, axis: Any = None, out: None = None) -> Tensor:
         x, axis = shaping.flatten(x), 0
     place = as_axis(axis, x)
     whole = (slice(None),) * place
-    found: Tensor = x[(*whole, indices if isinstance(indices, Tensor) else np.asarray(indices))]
-    return found
+    part: Tensor = x[(*whole, indices if isinstance(indices, Tensor) else np.asarray(indices))]
+    return part
 
 
 @of(np.diff, k="slice")

@@ -40,16 +40,16 @@ Function = Callable[..., Any]
 def _unary(function: Any, body: Function, k: str = "") -> None:
     @of(function, k=k)
     def call(x: Any, /, *, dtype: Any = None) -> Tensor:
-        found: Tensor = body(in_dtype(dtype, x))
-        return found
+        y: Tensor = body(in_dtype(dtype, x))
+        return y
 
 
 def _binary(function: Any, body: Function, k: str = "") -> None:
     @of(function, k=k)
     def call(x1: Any, x2: Any, /, *, dtype: Any = None) -> Tensor:
         a, b = promoted(x1, x2)
-        found: Tensor = body(in_dtype(dtype, a), in_dtype(dtype, b))
-        return found
+        y: Tensor = body(in_dtype(dtype, a), in_dtype(dtype, b))
+        return y
 
 
 def _on_floats(body: Function) -> Function:
@@ -207,9 +207,9 @@ def _nan_to_num(
     largest = float(ml_dtypes.finfo(x.spec.dtype).max)
     high = _like(largest if posinf is None else posinf, x)
     low = _like(-largest if neginf is None else neginf, x)
-    found = ew.where(_is_nan(x), _like(nan, x), x)
-    found = ew.where(ew.equal(x, _like(math.inf, x)), high, found)
-    return ew.where(ew.equal(x, _like(-math.inf, x)), low, found)
+    y = ew.where(_is_nan(x), _like(nan, x), x)
+    y = ew.where(ew.equal(x, _like(math.inf, x)), high, y)
+    return ew.where(ew.equal(x, _like(-math.inf, x)), low, y)
 
 
 # --- reductions -----------------------------------------------------------------------------------
@@ -284,13 +284,11 @@ def _placing(function: Any, name: str) -> None:
     @of(function, k=name)
     def call(a: Any, axis: Any = None, out: None = None, *, keepdims: bool = False) -> Tensor:
         x = as_tensor(a)
-        found: Tensor = body(
-            shaping.flatten(x) if axis is None else x, -1 if axis is None else axis
-        )
+        y: Tensor = body(shaping.flatten(x) if axis is None else x, -1 if axis is None else axis)
         if not keepdims:
-            return found
+            return y
         places = range(x.ndim) if axis is None else [as_axis(axis, x)]
-        return sh.expand_dims(found, axes=tuple(places))
+        return sh.expand_dims(y, axes=tuple(places))
 
 
 def _cumulating(functions: Sequence[Any], name: str) -> None:
@@ -299,8 +297,8 @@ def _cumulating(functions: Sequence[Any], name: str) -> None:
     @of(*functions, k=name)
     def call(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tensor:
         x = _counted(in_dtype(dtype, a))
-        found: Tensor = body(shaping.flatten(x), 0) if axis is None else body(x, axis)
-        return found
+        y: Tensor = body(shaping.flatten(x), 0) if axis is None else body(x, axis)
+        return y
 
 
 _placing(np.argmax, "argmax")

@@ -65,10 +65,10 @@ def partner_of(function: Any) -> str:
 
 def find(function: Any) -> Function | None:
     """Our function in the place of one of NumPy or SciPy."""
-    found = FUNCTIONS.get(function)
-    if found is None and isinstance(function, np.ufunc):
-        found = FUNCTIONS.get(function.__name__)
-    return found
+    ours = FUNCTIONS.get(function)
+    if ours is None and isinstance(function, np.ufunc):
+        ours = FUNCTIONS.get(function.__name__)
+    return ours
 
 
 def refused(own: Function, args: Sequence[Any], options: Mapping[str, Any]) -> str:

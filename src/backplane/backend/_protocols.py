@@ -163,9 +163,9 @@ def _present(x: Tensor, name: str) -> Any:
 
 def _jax_array(x: Tensor) -> Any:
     """The value of `Tensor.__jax_array__`."""
-    found = _present(x, "jax")
-    if found is not None:
-        return found
+    value = _present(x, "jax")
+    if value is not None:
+        return value
     # JAX's operators ask, and so does what flattens the arguments of a compiled function. Both can
     # go on with the tensor itself.
     caller = sys._getframe(2).f_code.co_filename
@@ -176,9 +176,9 @@ def _mlx_array(x: Tensor) -> Any:
     """The value of `Tensor.__mlx_array__`. MLX's operators ask for it, and leave nothing to their
     right operand.
     """
-    found = _present(x, "mlx")
-    if found is not None:
-        return found
+    value = _present(x, "mlx")
+    if value is not None:
+        return value
     raise TypeError(
         f"{x!r} is symbolic and cannot become a value of mlx: use the functions of K, or "
         "K.native(function, tensor) with K.engine('mlx'); an array of MLX to the left of an "
@@ -222,8 +222,8 @@ def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: A
     # `torch.mul` comes as a function.
     name = getattr(function, "__qualname__", "")
     method = isinstance(function, MethodDescriptorType) or name.startswith(METHODS)
-    found = _operated(function, args) if method and not kwargs else NotImplemented
-    return call_of("torch", function, args, kwargs) if found is NotImplemented else found
+    result = _operated(function, args) if method and not kwargs else NotImplemented
+    return call_of("torch", function, args, kwargs) if result is NotImplemented else result
 
 
 METHODS = ("Tensor.", "TensorBase.")
@@ -233,8 +233,8 @@ METHODS = ("Tensor.", "TensorBase.")
 def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
     # TensorFlow's operators always give `name`, even if it is None. Hardly anybody else does.
     operands = [*args, *[value for key, value in kwargs.items() if key != "name"]]
-    found = _operated(function, operands) if "name" in kwargs else NotImplemented
-    return call_of("tensorflow", function, args, kwargs) if found is NotImplemented else found
+    result = _operated(function, operands) if "name" in kwargs else NotImplemented
+    return call_of("tensorflow", function, args, kwargs) if result is NotImplemented else result
 
 
 HOOKS.update(

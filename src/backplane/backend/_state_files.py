@@ -172,18 +172,18 @@ def write_parts(file: Path, values: Mapping[str, Sequence[Block]]) -> dict[str, 
     # Imported here: whatever imports K would wait for it.
     from backplane import _files
 
-    found: dict[str, list[Part]] = {name: [] for name in values}
+    parts_of: dict[str, list[Part]] = {name: [] for name in values}
     state: dict[str, np.ndarray] = {}
     for name, blocks in values.items():
         for start, block in blocks:
             key = f"{name} from {', '.join(map(str, start))}"
             state[key] = np.asarray(block, order="C")
             mark = digest({key: state[key]})
-            found[name].append(Part(file.name, key, start, block.shape, mark))
+            parts_of[name].append(Part(file.name, key, start, block.shape, mark))
     if state:
         file.parent.mkdir(exist_ok=True)
         _files.replace(os.fspath(file), packed(state))
-    return found
+    return parts_of
 
 
 def remove_other_parts(file: str, token: str) -> None:
@@ -239,8 +239,8 @@ def digest(state: Mapping[str, np.ndarray], *texts: str) -> str:
     """The checksum over arrays, with their names, dtypes and shapes, and over texts."""
     import hashlib
 
-    found = hashlib.sha256("".join(texts).encode())
+    checksum = hashlib.sha256("".join(texts).encode())
     for name, value in sorted(state.items()):
-        found.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
-        found.update(value.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+        checksum.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
+        checksum.update(value.reshape(-1).view(np.uint8).data)
+    return checksum.hexdigest()

@@ -144,11 +144,11 @@ def run_now(
     specs: list[Any] = []
     borrowed: list[Any] = []
     shape_of_call = _abstract((args, kwargs), engine, leaves, specs, arrays, borrowed)
-    found = _found(function, shape_of_call, leaves, specs, engine, also)
+    known = _found(function, shape_of_call, leaves, specs, engine, also)
     if not borrowed:
-        return found(engine, leaves)
+        return known(engine, leaves)
     # Who writes to a result must not write to a variable.
-    return map_leaves(lambda value: engine.apart(value, borrowed), found(engine, leaves))
+    return map_leaves(lambda value: engine.apart(value, borrowed), known(engine, leaves))
 
 
 def _found(
@@ -185,17 +185,17 @@ def _trace_of(
     """The trace of a call that was kept, or a new one."""
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
     key: Any = None
-    found = None
+    known = None
     try:
         key = (function, engine, at_once, also, tuple(specs), hashable(shape_of_call))
-        found = _traces.get(key)
+        known = _traces.get(key)
     except TypeError:
         key = None
-    if found is None or not found.holds():
-        found = trace(function, shape_of_call, specs, engine, at_once)
-        if key is not None and found.reusable:
-            keep(_traces, key, found)
-    return found
+    if known is None or not known.holds():
+        known = trace(function, shape_of_call, specs, engine, at_once)
+        if key is not None and known.reusable:
+            keep(_traces, key, known)
+    return known
 
 
 def traced_for(

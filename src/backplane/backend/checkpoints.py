@@ -250,7 +250,7 @@ def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
     """
     failed: OSError | ValueError | None = None
     try:
-        found = attempt()
+        result = attempt()
     except (OSError, ValueError) as error:
         failed = error
     told = engine.texts(f"{type(failed).__name__}: {failed}" if failed else "")
@@ -260,7 +260,7 @@ def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
         if text:
             kind = ValueError if text.startswith("ValueError") else OSError
             raise kind(f"{what}: process {process} has failed with {text}")
-    return found
+    return result
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:

@@ -111,10 +111,10 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
         return [value]
 
     def both() -> tuple[list[Tensor], list[Tensor]]:
-        found = listed(then, names[0]), listed(orelse, names[1])
-        if len(found[0]) != len(found[1]):  # `cond` says so.
-            return [as_tensor(x) for x in found[0]], [as_tensor(x) for x in found[1]]
-        pairs = [_alike(a, b, names) for a, b in zip(*found, strict=True)]
+        branches = listed(then, names[0]), listed(orelse, names[1])
+        if len(branches[0]) != len(branches[1]):  # `cond` says so.
+            return [as_tensor(x) for x in branches[0]], [as_tensor(x) for x in branches[1]]
+        pairs = [_alike(a, b, names) for a, b in zip(*branches, strict=True)]
         return [a for a, _ in pairs], [b for _, b in pairs]
 
     results = control.chosen(condition, both)
@@ -269,11 +269,11 @@ def map_fn(
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         with changed(step=True):
-            found = call_given(fn, (items if packed else items[0],), "fn", "an element")
-        if found is None:
+            results = call_given(fn, (items if packed else items[0],), "fn", "an element")
+        if results is None:
             raise TypeError("fn must return a tensor, got None")
-        listed[0] = isinstance(found, list | tuple)
-        ys = [returned(y, "fn") for y in (found if listed[0] else [found])]
+        listed[0] = isinstance(results, list | tuple)
+        ys = [returned(y, "fn") for y in (results if listed[0] else [results])]
         kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
         return [], [
             y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds, strict=True)
@@ -358,11 +358,13 @@ def _fold(
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         with changed(step=True):
             args = (carry if several else carry[0], items if packed else items[0])
-            found = call_given(fn, args, "fn", "(accumulator, element)")
-        listed = found if isinstance(found, list | tuple) else [found]
-        if found is None or len(listed) != len(carry):
+            results = call_given(fn, args, "fn", "(accumulator, element)")
+        listed = results if isinstance(results, list | tuple) else [results]
+        if results is None or len(listed) != len(carry):
             wanted = f"{len(carry)} tensors" if several else "a tensor"
-            raise TypeError(f"fn must return {wanted} like the accumulator, got {described(found)}")
+            raise TypeError(
+                f"fn must return {wanted} like the accumulator, got {described(results)}"
+            )
         return [
             cast_to(returned(f, "fn"), c.spec.dtype) for f, c in zip(listed, carry, strict=True)
         ], []

@@ -427,17 +427,17 @@ def _range(start: Any, stop: Any, step: Any, dtype: str) -> np.ndarray:
         numbers = range(start, stop, step)
         if numbers:
             converted(np.asarray([numbers[0], numbers[-1]], object), dtype, what)
-        found = np.empty(count, dtype)
+        ramp = np.empty(count, dtype)
         for at in range(0, count, _BLOCK):
             part = numbers[at : at + _BLOCK]
             # NumPy counts in float64 beyond 63 bits.
             narrow = max(map(abs, (part.start, part.stop, part.step))) < 2**63
-            found[at : at + _BLOCK] = (
+            ramp[at : at + _BLOCK] = (
                 np.arange(part.start, part.stop, part.step)
                 if narrow
                 else np.fromiter(part, dtype, len(part))
             )
-        return found
+        return ramp
     if (stop - start) / step > 0:
         converted(np.asarray([start, stop - step]), dtype, what)
     return converted(np.arange(start, stop, step), dtype, what)

@@ -199,10 +199,10 @@ def ctc_decode(
     if not 1 <= paths <= width:
         raise ValueError(f"top_paths must be from 1 to beam_width = {width}, got {paths}")
     logs = log_softmax(_scores(y_pred), axis=2)
-    found, score = _decoding.beam_search(
+    labels, score = _decoding.beam_search(
         logs, lengths, width, paths, bool(merge_repeated), bool(pad_to_steps)
     )
-    return found, cast_to(score, y_pred.spec.dtype)
+    return labels, cast_to(score, y_pred.spec.dtype)
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -66,17 +66,17 @@ def plot_graph(
     if isinstance(x, KFunction):
         roots, title = drawing.roots_of_function(x._function), x.name
     else:
-        found = list(getattr(x, "outputs", None) or (x if isinstance(x, list | tuple) else [x]))
+        outputs = list(getattr(x, "outputs", None) or (x if isinstance(x, list | tuple) else [x]))
         title = getattr(x, "name", None) or "graph"
-        ours = bool(found) and all(isinstance(t, Tensor) for t in found)
-        if found and not ours and all(hasattr(t, "_keras_history") for t in found):
-            return drawing.draw_model(found, name or title, to_file, max_nodes)
+        ours = bool(outputs) and all(isinstance(t, Tensor) for t in outputs)
+        if outputs and not ours and all(hasattr(t, "_keras_history") for t in outputs):
+            return drawing.draw_model(outputs, name or title, to_file, max_nodes)
         if not ours:
             raise TypeError(
                 "K.plot_graph: x must be a tensor, a list of tensors, a function of K.function, or "
                 f"a model of Keras, got {type(x).__name__}"
             )
-        roots = drawing.roots_of_tensors(found)
+        roots = drawing.roots_of_tensors(outputs)
     return drawing.draw(roots, name or title, to_file, max_nodes)
 
 

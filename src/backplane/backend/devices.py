@@ -75,8 +75,8 @@ def _canonical(name: str) -> str:
     """The name in the form of `list_devices`."""
     if not isinstance(name, str):
         raise TypeError(f"K.device: name must be a string such as 'gpu:0', got {described(name)}")
-    found = name.lower().removeprefix("/").removeprefix("device:").replace("cuda", "gpu")
-    return found if ":" in found else f"{found}:0"
+    device = name.lower().removeprefix("/").removeprefix("device:").replace("cuda", "gpu")
+    return device if ":" in device else f"{device}:0"
 
 
 @explained

@@ -82,9 +82,9 @@ def _known() -> int | None:
         return scope[0]
     if _phase.value is not None:
         return _phase.value
-    found = _adapters.phase()
+    phase = _adapters.phase()
     # Inside of `K.eager` nothing can be fed. Where eager is the default, functions still feed it.
-    return 0 if found is None and context.current().mode == "eager" else found
+    return 0 if phase is None and context.current().mode == "eager" else phase
 
 
 def is_set() -> bool:

@@ -54,12 +54,12 @@ def remat(fn: Callable[P, R]) -> Callable[P, R]:
     @wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         mark = constant(0).serial
-        found = fn(*args, **kwargs)
-        built = [t for t in flatten(found) if isinstance(t, Tensor) and t.op is not None]
+        results = fn(*args, **kwargs)
+        built = [t for t in flatten(results) if isinstance(t, Tensor) and t.op is not None]
         try:
             new = dict(zip(built, rematerialized(built, mark), strict=True)) if built else {}
         except ValueError as error:
             raise ValueError(f"K.remat: {error}") from None
-        return map_leaves(lambda t: new.get(t, t) if isinstance(t, Tensor) else t, found)
+        return map_leaves(lambda t: new.get(t, t) if isinstance(t, Tensor) else t, results)
 
     return run

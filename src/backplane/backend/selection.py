@@ -159,8 +159,8 @@ def reverse(x: TensorLike, axes: Axes) -> Tensor:
         array([3., 2., 1.], dtype=float32)
     """
     x = as_tensor(x)
-    found = as_axes(axes, x, "axes")
-    return ix.flip(x, axes=found) if found else x
+    reversed_axes = as_axes(axes, x, "axes")
+    return ix.flip(x, axes=reversed_axes) if reversed_axes else x
 
 
 @api
@@ -198,15 +198,15 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
         lengths = [size_at(x, i) - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
         return shaped(ix.dynamic_slice, lengths, x, as_tensor(starts))
     pairs = list(zip(given[: x.ndim], given[x.ndim :], strict=True))
-    found = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
+    part = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
     # Along an axis of unknown size, fewer elements may be read than were asked for. The reshape
     # refuses them.
-    read = found.spec.shape
+    read = part.spec.shape
     known = [n if m is None and n != -1 else m for m, (_, n) in zip(read, pairs, strict=True)]
     if tuple(known) == read:
-        return found
+        return part
     return shaped(
-        sh.reshape, [size_at(found, i) if n is None else n for i, n in enumerate(known)], found
+        sh.reshape, [size_at(part, i) if n is None else n for i, n in enumerate(known)], part
     )
 
 

@@ -69,7 +69,7 @@ def bench(
     if plot is not None:
         _check_chart(plot)
     subjects = [script.name] if script else list(workload or WORKLOADS)
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    times: dict[tuple[str, str], list[dict[str, float]]] = {}
     failures: dict[tuple[str, str], str] = {}
     with output.console(stderr=True).status("") as status:
         for turn, subject, name in product(range(1, rounds + 1), subjects, names):
@@ -80,12 +80,12 @@ def bench(
                 took = (
                     _script(script, arguments, name) if script else _network(subject, seconds, name)
                 )
-                found.setdefault((subject, name), []).append(took)
+                times.setdefault((subject, name), []).append(took)
             except subprocess.CalledProcessError as error:
                 failures[subject, name] = (
                     error.stderr.strip() or f"it ended with the exit status {error.returncode}"
                 )
-    rows = _rows(found)
+    rows = _rows(times)
     if plot is not None and rows:
         _draw(rows, plot)
     if as_json:
@@ -107,15 +107,15 @@ def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
         kernels.write({})  # If that fails, it does so before anything is measured.
     except OSError as error:
         raise click.ClickException(f"the table cannot be written: {error}") from error
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     with output.console(stderr=True).status("") as status:
         for name in names:
             status.update(f"kernels of {name}")
             try:
-                found |= kernels.on_engine(name)
+                measured |= kernels.on_engine(name)
             except subprocess.CalledProcessError as error:
                 raise click.ClickException(f"{name}:\n{error.stderr.strip()}") from error
-    file, rows = kernels.write(found), kernels.rows_of(found)
+    file, rows = kernels.write(measured), kernels.rows_of(measured)
     if as_json:
         output.write_json({"file": file, "results": rows})
         return

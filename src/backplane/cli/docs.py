@@ -38,9 +38,9 @@ def topics() -> dict[str, Path]:
     """The pages by topic: the name of the file without its ending, such as `start/old-code`. Pages
     to read come first.
     """
-    found = folder("docs")
+    pages = folder("docs")
     named = {
-        p.relative_to(found).with_suffix("").as_posix(): p for p in sorted(found.rglob("*.md"))
+        p.relative_to(pages).with_suffix("").as_posix(): p for p in sorted(pages.rglob("*.md"))
     }
     return {topic: named[topic] for topic in (*READ_FIRST, *named)}
 
@@ -52,8 +52,8 @@ def mentions(word: str) -> list[str]:
         for topic, page in topics().items()
         if topic not in ("reference", "history", "index")
     }
-    found = [topic for topic, count in counts.items() if count]
-    return sorted(found, key=lambda topic: (topic not in READ_FIRST, -counts[topic]))[:4]
+    mentioning = [topic for topic, count in counts.items() if count]
+    return sorted(mentioning, key=lambda topic: (topic not in READ_FIRST, -counts[topic]))[:4]
 
 
 def programs() -> dict[str, Path]:
@@ -94,9 +94,11 @@ class _Topic(_Name):
 
     def hint(self, asked: str) -> str:
         """The pages that mention it."""
-        found = mentions(asked)
+        mentioning = mentions(asked)
         lists = (
-            f"pages that mention it: {', '.join(found)}" if found else "`backplane docs` lists them"
+            f"pages that mention it: {', '.join(mentioning)}"
+            if mentioning
+            else "`backplane docs` lists them"
         )
         return f"; {lists}"
 
@@ -171,11 +173,11 @@ def _page(file: Path) -> str:
 
 
 def _title(file: Path) -> str:
-    found = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else file.stem
+    match = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[1] if match else file.stem
 
 
 def _first_line(file: Path) -> str:
     """The first sentence of a program's docstring."""
-    found = re.search(r'"""(.+?)(?:\.(?=\s)|"""|\n\n)', file.read_text(encoding="utf-8"), re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(r'"""(.+?)(?:\.(?=\s)|"""|\n\n)', file.read_text(encoding="utf-8"), re.DOTALL)
+    return " ".join(match[1].split()) if match else ""

@@ -58,13 +58,13 @@ def choice() -> tuple[str, str]:
         # Looking must not write the file, as importing K does.
         if os.path.exists(keras_json.path()):
             config.load()
-        found = engines.configured()
-        package = found.name.partition(".")[0]
-        if engines.is_external(found) and importlib.util.find_spec(package) is None:
-            raise click.ClickException(engines.unknown(found))
+        configured = engines.configured()
+        package = configured.name.partition(".")[0]
+        if engines.is_external(configured) and importlib.util.find_spec(package) is None:
+            raise click.ClickException(engines.unknown(configured))
     except (ImportError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    return found.engine or found.name, found.origin
+    return configured.engine or configured.name, configured.origin
 
 
 @click.command("engines")
@@ -144,18 +144,18 @@ def loaded(name: str) -> dict[str, list[str]]:
 @output.json_option
 def show_versions(as_json: bool) -> None:
     """Show the versions to paste into a report."""
-    found = {
+    versions = {
         output.PROJECT: version(output.PROJECT),
         "python": platform.python_version(),
         "system": platform.platform(),
         "executable": sys.executable,
     }
-    found |= {library: number for library, number in map(library_of, engines.names()) if number}
-    found |= {project: number for project in OTHERS if (number := version_of(project))}
+    versions |= {library: number for library, number in map(library_of, engines.names()) if number}
+    versions |= {project: number for project in OTHERS if (number := version_of(project))}
     if as_json:
-        output.write_json(found)
+        output.write_json(versions)
     else:
-        rows = [{"": name, "version": text} for name, text in found.items()]
+        rows = [{"": name, "version": text} for name, text in versions.items()]
         output.write_table(rows, ("", "version"))
         if ADDRESS:
             click.echo(f"\nReport a fault: {ADDRESS}/issues")

@@ -81,15 +81,15 @@ def _hint(name: str) -> str:
     from backplane.backend import _elsewhere  # Here: it brings K, which is there by now.
 
     near = difflib.get_close_matches(name, functions(), 3)
-    found = _elsewhere.for_function(name)
-    return f"; did you mean {', '.join(near)}?" if near and not found.startswith(":") else found
+    advice = _elsewhere.for_function(name)
+    return f"; did you mean {', '.join(near)}?" if near and not advice.startswith(":") else advice
 
 
 def _signature(function: Callable[..., Any]) -> str:
     """The parameters and their defaults. Their types stand in the documentation in words."""
-    found = inspect.signature(function)
-    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
-    return str(found.replace(parameters=bare, return_annotation=found.empty))
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
 ENTRY = re.compile(r" +[\w*, ]+: ")

@@ -242,7 +242,7 @@ def measured(engine: str, clock: str, *only: str) -> dict[str, Any]:
 
     # The table that the user has already must not decide what is measured.
     kernels.FORCED.update({name: rows[kernels.DTYPES[0]] for name, rows in LIMITS.items()})
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, cases in CASES.items():
         owner, _, choice = name.partition(".")
         if owner != engine or (only and name not in only):
@@ -255,8 +255,8 @@ def measured(engine: str, clock: str, *only: str) -> dict[str, Any]:
                 clear_programs()
             limit = fitted(name, rows)
             row = {"limit": None if limit == math.inf else limit, "measured": rows}
-            found.setdefault(name, {})[dtype] = row
-    return found
+            results.setdefault(name, {})[dtype] = row
+    return results
 
 
 def forms(K: Any, name: str, case: Case, dtype: str) -> list[Call]:

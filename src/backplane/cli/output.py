@@ -82,13 +82,13 @@ class EngineName(click.ParamType):  # type: ignore[type-arg]  # older releases o
 
     def convert(self, value: str, param: Any, ctx: Any) -> str:
         """The canonical name; a usage error for any other word."""
-        found = canonical(value) or value
-        if found not in engines.names():
+        name = canonical(value) or value
+        if name not in engines.names():
             known = ", ".join(engines.names())
             self.fail(
                 f"no engine is called {value!r}{engines.suggestion(value)}; there are {known}"
             )
-        return found
+        return name
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         """The names that begin with what was typed."""

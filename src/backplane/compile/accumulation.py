@@ -84,10 +84,10 @@ class _Parts:
         shown = [t for t in dict.fromkeys(outputs) if not self._runs_once(t)]
         self._check_outputs(shown)
         totals, ends, stacks = self._scanned(each, shown)
-        found = {t: self._averaged(total) for t, total in zip(self.summed, totals, strict=True)} | {
-            t: self._joined(t, stack) for t, stack in zip(shown, stacks, strict=True)
-        }
-        once = substitute([*outputs, *updates.values()], found)
+        results = {
+            t: self._averaged(total) for t, total in zip(self.summed, totals, strict=True)
+        } | {t: self._joined(t, stack) for t, stack in zip(shown, stacks, strict=True)}
+        once = substitute([*outputs, *updates.values()], results)
         last = dict(zip(each, ends, strict=True))
         news = [last.get(v, new) for v, new in zip(updates, once[len(outputs) :], strict=True)]
         return Split(once[: len(outputs)], news)
@@ -131,10 +131,10 @@ class _Parts:
             replace = dict(zip(self.batch, [barrier(x, *totals[:1]) for x in part], strict=True))
             replace.update(zip(each, carry[first:last], strict=True))
             replace.update({key: fold(key, number[0]) for key in self.keys})
-            found = substitute([*self.summed, *each.values(), *shown], replace)
-            sums = [add(t, barrier(g)) for t, g in zip(totals, found, strict=False)]
+            results = substitute([*self.summed, *each.values(), *shown], replace)
+            sums = [add(t, barrier(g)) for t, g in zip(totals, results, strict=False)]
             number = [add(t, scalar(1, "int64")) for t in number]
-            return [*sums, *found[first:last], *number], [barrier(y) for y in found[last:]]
+            return [*sums, *results[first:last], *number], [barrier(y) for y in results[last:]]
 
         starts = [*map(_zeros, self.summed), *each, *counter]
         ends, stacks = scan(step, starts, [self._in_parts(p) for p in self.batch])

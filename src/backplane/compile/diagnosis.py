@@ -160,9 +160,9 @@ def _cond(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[A
 
 def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any]]:
     """The conflict in a run of `body` on operands of these specs, or the specs that it returns."""
-    found: Specs = dict(zip(body.inputs, specs, strict=True))
-    inner = _walk(toposort(body.outputs, stop=body.inputs), found)
-    return inner, [] if inner else [found[t] for t in body.outputs]
+    known: Specs = dict(zip(body.inputs, specs, strict=True))
+    inner = _walk(toposort(body.outputs, stop=body.inputs), known)
+    return inner, [] if inner else [known[t] for t in body.outputs]
 
 
 _HOLDERS: dict[Primitive[Any], Any] = {scan_: _scan, while_loop_: _while, cond_: _cond}

@@ -165,11 +165,11 @@ def _joined(values: Sequence[Any]) -> list[Any]:
     """The values, with those of lists of arrays in the place of the lists: code for `tf.keras`
     feeds `(inputs, targets, sample_weights)`.
     """
-    found: list[Any] = []
+    flat: list[Any] = []
     for value in values:
         listed = isinstance(value, list | tuple) and all(hasattr(x, "shape") for x in value)
-        found += value if listed else [value]
-    return found
+        flat += value if listed else [value]
+    return flat
 
 
 def _slow(function: Function) -> Call:
@@ -190,10 +190,10 @@ def _weakly(function: Function, run: Call) -> Call:
     """`run` of the function. It refers to that weakly, because the function holds the caller of
     this: a reference cycle would keep the variables until Python's collector runs.
     """
-    found = weakref.ref(function)
+    reference = weakref.ref(function)
 
     def call(values: object = (), *more: object) -> list[np.ndarray]:
-        owner = found()
+        owner = reference()
         if owner is None:  # somebody has kept the compiled call alone
             raise ReferenceError("the function of this call does not exist any more")
         return run(owner, values, *more)

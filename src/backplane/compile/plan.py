@@ -97,10 +97,10 @@ class Plan:
         if they were not computed from the others.
         """
         passed = updates_in([*outputs, *(value for _, value in updates)])
-        found = [*[(u.variable, u) for u in passed], *updates]
-        pairs: dict[Variable, Tensor] = dict(found)
-        if len(pairs) < len(found):
-            lost = {v: t for v, t in found if _value(t) is not _value(pairs[v])}
+        every = [*[(u.variable, u) for u in passed], *updates]
+        pairs: dict[Variable, Tensor] = dict(every)
+        if len(pairs) < len(every):
+            lost = {v: t for v, t in every if _value(t) is not _value(pairs[v])}
             for variable, other in lost.items():
                 if other not in toposort([pairs[variable]]):
                     warn(
@@ -115,13 +115,13 @@ class Plan:
     def _cut(inputs: Sequence[Any]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
         """Placeholders for all inputs, because any tensor may be fed, and what they replace."""
         cuts: dict[Tensor, Tensor] = {}
-        found = []
+        placeholders = []
         for t in inputs:
             p = t if isinstance(t, Placeholder) else Placeholder(t.spec, t.name)
-            found.append(p)
+            placeholders.append(p)
             if p is not t:
                 cuts[t] = p
-        return found, cuts
+        return placeholders, cuts
 
     def _graph(
         self, inputs: Sequence[Any], outputs: Sequence[Tensor], pairs: dict[Variable, Tensor]
@@ -248,13 +248,13 @@ class Variant(NamedTuple):
         """
         shapes = map(self._shape, values)
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
-        found = conflict(self.graph, given)
-        if found is None or not found.certain:
+        fault = conflict(self.graph, given)
+        if fault is None or not fault.certain:
             place = explain(error, self.engine, self.program.run)
-            if found is None or not found.explains(place.where if place else None):
+            if fault is None or not fault.explains(place.where if place else None):
                 return
-        place = place_of(found.node)
-        better = in_users_words(found.error, place)
+        place = place_of(fault.node)
+        better = in_users_words(fault.error, place)
         tell(better, self.engine, place)
         raise better from error
 

@@ -132,8 +132,8 @@ class _Plan:
 
         news = list(self.updates.values())
         every = [*self.outputs, *news, *self.slopes]
-        found = Lowering(dtype, self.slopes.keys(), news).run(every, scaled)
-        new = dict(zip(every, found, strict=True))
+        lowered = Lowering(dtype, self.slopes.keys(), news).run(every, scaled)
+        new = dict(zip(every, lowered, strict=True))
         self.outputs = [new[t] for t in self.outputs]
         self.updates = {v: new[t] for v, t in self.updates.items()}
         self.slopes = {new[t]: slope for t, slope in self.slopes.items()}
@@ -157,8 +157,8 @@ def _variable(value: float, name: str, dtype: str = "float32") -> Variable:
 
 def _finite(slopes: Sequence[Tensor]) -> Tensor:
     """Whether all elements of the gradients are finite."""
-    found = [less(abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
-    each = [all(t, axes=tuple(range(t.ndim)), keepdims=False) if t.ndim else t for t in found]
+    finite = [less(abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
+    each = [all(t, axes=tuple(range(t.ndim)), keepdims=False) if t.ndim else t for t in finite]
     return reduce(logical_and, each)
 
 

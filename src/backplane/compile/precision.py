@@ -39,15 +39,15 @@ class Lowering:
 
     def _region(self, precise: Sequence[Tensor]) -> set[Tensor]:
         """The nodes that lead to `precise` through operations that would follow their operands."""
-        found: set[Tensor] = set()
+        region: set[Tensor] = set()
         waiting = list(precise)
         while waiting:
             node = waiting.pop()
             follows = node.op is not None and node.op.precision in _FOLLOWING
-            if follows and node not in found and node not in self.ends:
-                found.add(node)
+            if follows and node not in region and node not in self.ends:
+                region.add(node)
                 waiting += node.inputs
-        return found
+        return region
 
     def run(self, outputs: Sequence[Tensor], after: After | None = None) -> list[Tensor]:
         """Equal outputs, of the same dtypes. `after` sees each node that has a primitive."""
@@ -62,8 +62,8 @@ class Lowering:
                 made = self._as(made, node.spec.dtype)
             return made if after is None else after(node, made)
 
-        found = rewrite(outputs, rule)
-        return [self._as(t, old.spec.dtype) for t, old in zip(found, outputs, strict=True)]
+        results = rewrite(outputs, rule)
+        return [self._as(t, old.spec.dtype) for t, old in zip(results, outputs, strict=True)]
 
     def _made(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         """The node on other operands. Loops and branches hold graphs, which are rewritten too."""

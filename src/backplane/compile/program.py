@@ -314,21 +314,21 @@ def closed(graph: Graph, engine: Engine) -> list[Tensor]:
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     """A function over engine values that evaluates a closed graph. It is made once per engine."""
     key = engine, passes.switched_off()
-    found: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
-    if found is None:
-        found = emit(graph.inputs, closed(graph, engine), engine, whole=False).function
-        graph.cache[key] = found
-    return found
+    function: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
+    if function is None:
+        function = emit(graph.inputs, closed(graph, engine), engine, whole=False).function
+        graph.cache[key] = function
+    return function
 
 
 def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
     """A loop's body as steps that write to memory which is kept. They are made once per engine."""
     key = engine, carry, xs, passes.switched_off()
-    found: Steps | None = body.cache.get(key)
-    if found is None:
-        found = StepEmitter(body, closed(body, engine), engine, carry, xs).steps()
-        body.cache[key] = found
-    return found
+    steps: Steps | None = body.cache.get(key)
+    if steps is None:
+        steps = StepEmitter(body, closed(body, engine), engine, carry, xs).steps()
+        body.cache[key] = steps
+    return steps
 
 
 HOOKS.update(callable_of=callable_of, steps_of=steps_of)

@@ -38,12 +38,12 @@ def place_of(node: Tensor) -> Place:
 
 def built_at(error: BaseException) -> Place | None:
     """The place that failed, from an error's traceback; None if no emitted program is in it."""
-    found: Place | None = None
+    place: Place | None = None
     trace = error.__traceback__
     while trace is not None:
-        found = marked(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or found
+        place = marked(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or place
         trace = trace.tb_next
-    return found
+    return place
 
 
 _LINE = re.compile(r"\[(<backplane program \d+>):(\d+)\]")
@@ -92,9 +92,9 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
         if type(error) is FloatingPointError:
             tell(error, engine, place)
             return
-        found = complaint(place.message, *engine.bad_numbers(error))
-        tell(found, engine, place)
-        raise found from error
+        message = complaint(place.message, *engine.bad_numbers(error))
+        tell(message, engine, place)
+        raise message from error
     if _is_shortage(error, engine):
         short = MemoryError(str(error))
         tell(short, engine, place)

@@ -70,21 +70,21 @@ def holds_thin(value: object) -> bool:
         value = value.value
     if isinstance(value, np.ndarray):
         return value.ndim == 2 and is_thin(value.shape, int(np.count_nonzero(value)))
-    found = stored(value)
-    return found is not None and is_thin(found[0], len(found[2][-1]))
+    parts = stored(value)
+    return parts is not None and is_thin(parts[0], len(parts[2][-1]))
 
 
 def multiplied(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> set[Tensor]:
     """The sparse leaves of a graph that something multiplies."""
     order = toposort(outputs, stop=inputs)
     leaves: set[Tensor] = set()
-    found: dict[Tensor, Tensor] = {}
+    operands: dict[Tensor, Tensor] = {}
     for t in order:
-        leaf = _leaf_behind(t, found)
+        leaf = _leaf_behind(t, operands)
         if leaf is not None:
-            found[t] = leaf
+            operands[t] = leaf
         elif t.op is matmul and t.ndim == 2:
-            leaves.update(found[x] for x in t.inputs if x in found)
+            leaves.update(operands[x] for x in t.inputs if x in operands)
     return leaves
 
 
@@ -118,8 +118,8 @@ def thin_in(function: Plan, values: Sequence[Any]) -> set[Tensor]:
         return set()
     given: dict[Tensor, Any] = dict(zip(function.inputs, values, strict=False))
     updated = {*function.updated}
-    found = multiplied(graph, function.inputs)
-    return {t for t in found if t not in updated and holds_thin(given.get(t, t))}
+    candidates = multiplied(graph, function.inputs)
+    return {t for t in candidates if t not in updated and holds_thin(given.get(t, t))}
 
 
 class InRows(NamedTuple):
@@ -146,15 +146,15 @@ def in_rows(
 
 def makers(function: Plan, thin: Mapping[Tensor, Thin]) -> dict[Tensor, Any]:
     """By placeholder and variable: what makes the parts of its value."""
-    found: dict[Tensor, Any] = {}
+    made_by: dict[Tensor, Any] = {}
     for i, t in enumerate(function.inputs):
         if t in thin:
             what = f"K.function {function.name!r}: input {i} ({t.name!r})"
-            found[t] = Feeding(thin[t], function.engine, function.feeds[i], what)
+            made_by[t] = Feeding(thin[t], function.engine, function.feeds[i], what)
     for v in function.variables:
         if v in thin:
-            found[v] = Reading(thin[v], function.engine)
-    return found
+            made_by[v] = Reading(thin[v], function.engine)
+    return made_by
 
 
 # --- the graph --------------------------------------------------------------------------------
@@ -318,11 +318,11 @@ class _Converter:
 
     def native(self, rows: Rows) -> list[Any]:
         """The parts as values of the engine."""
-        found = [rows.transposed() if turned else rows for turned in self.orientations]
+        parts = [rows.transposed() if turned else rows for turned in self.orientations]
         if "static" in self.engine.capabilities:
             # One program serves for all matrices with about as many entries.
-            found = [part.padded(_rounded(len(part.values))) for part in found]
-        return [self.take(x) for part in found for x in part]
+            parts = [part.padded(_rounded(len(part.values))) for part in parts]
+        return [self.take(x) for part in parts for x in part]
 
 
 def _rounded(count: int) -> int:
@@ -343,10 +343,10 @@ class Feeding(_Converter):
         """The parts of what is fed."""
         if type(value) is list and len(value) == 1:
             (value,) = value
-        found = stored(value)
-        if found is None:
+        matrix = stored(value)
+        if matrix is None:
             return self._dense(value)
-        shape, form, parts = found
+        shape, form, parts = matrix
         kind = shape, form, [(x.dtype, x.shape) for x in parts]
         for other, copies, fed in self.kept:
             if other == kind and all(map(_equal, copies, parts)):
@@ -379,11 +379,11 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 def _memcmp() -> Callable[[int, int, int], int] | None:
     """The function of the C library, which takes a fifth of the time of `np.array_equal`."""
     try:
-        found = ctypes.CDLL(None).memcmp
+        function = ctypes.CDLL(None).memcmp
     except (TypeError, OSError, AttributeError):  # Windows has no library without a name.
         return None
-    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    return found
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return function
 
 
 _compare = _memcmp()

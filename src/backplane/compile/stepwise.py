@@ -68,21 +68,21 @@ class Stepper:
 
     def run(self, outputs: Sequence[Tensor], values: Mapping[Tensor, Value]) -> list[Value]:
         """The values of `outputs`, given those of the leaves."""
-        found: dict[Tensor, Any] = dict(values)
+        known: dict[Tensor, Any] = dict(values)
         if not self.loops:
             for leaf, value in values.items():
                 self.watch(Step(leaf, (), (value,), 0.0, ()))
-        for node in toposort(outputs, stop=found):
-            if node in found:
+        for node in toposort(outputs, stop=known):
+            if node in known:
                 continue
             if node.op is OUTPUT:
-                found[node] = found[node.inputs[0]][node.params["index"]]
+                known[node] = known[node.inputs[0]][node.params["index"]]
             elif node.op is not None:
-                results = self._results(node, [found[t] for t in node.inputs])
-                found[node] = results if node.op.multiple else results[0]
+                results = self._results(node, [known[t] for t in node.inputs])
+                known[node] = results if node.op.multiple else results[0]
             elif isinstance(node, Constant):
-                found[node] = self._native(node)
-        return [found[t] for t in outputs]
+                known[node] = self._native(node)
+        return [known[t] for t in outputs]
 
     def _native(self, node: Constant) -> Value:
         value = node.value

@@ -34,10 +34,10 @@ def _is_table(
     outputs: Sequence[Tensor],
     state: Mapping[int, int],
 ) -> bool:
-    found = users.get(x, ())
-    added = [t for t in found if t.op in _CHANGES and t.inputs[0] is x]
-    lookups = [t for t in found if t.op is gather and t.inputs[0] is x and not t.params["axis"]]
-    if len(lookups) + len(added) < len(found) or x in outputs:
+    readers = users.get(x, ())
+    added = [t for t in readers if t.op in _CHANGES and t.inputs[0] is x]
+    lookups = [t for t in readers if t.op is gather and t.inputs[0] is x and not t.params["axis"]]
+    if len(lookups) + len(added) < len(readers) or x in outputs:
         return False
     if i not in state:
         return bool(lookups) and not added

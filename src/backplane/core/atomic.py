@@ -93,8 +93,8 @@ class InDomain(Protocol):
 
 def domains_of(variables: Iterable[InDomain]) -> list[Domain]:
     """The domains of variables, in the order of their locks."""
-    found = {d for v in variables if (d := v.domain) is not None}
-    return sorted(found, key=lambda d: d.serial)
+    domains = {d for v in variables if (d := v.domain) is not None}
+    return sorted(domains, key=lambda d: d.serial)
 
 
 def join(variables: Sequence[InDomain]) -> list[Domain]:
@@ -142,12 +142,12 @@ def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any]
     """The second run of a function without updates, when somebody has written meanwhile: the same
     call once more, while it holds the locks. It refers to `call` weakly, which refers to it.
     """
-    found = ref(call)
+    living = ref(call)
 
     def locked(inputs: object) -> T:
         for d in domains:
             d.version = d.count  # It is None where a write was interrupted before its end.
-        function = found()
+        function = living()
         assert function is not None
         return function(inputs)
 

@@ -63,8 +63,8 @@ class Where(NamedTuple):
         """The part of the line that built the tensor, such as `x + y`; empty if nobody knows."""
         if self.code is None:
             return ""
-        found = next(islice(self.code.co_positions(), self.at // 2, None), (None,) * 4)
-        first, last, start, end = found
+        position = next(islice(self.code.co_positions(), self.at // 2, None), (None,) * 4)
+        first, last, start, end = position
         if first is None or last is None or start is None or end is None:
             return ""
         lines = [linecache.getline(self.filename, n).encode() for n in range(first, last + 1)]
@@ -179,7 +179,7 @@ def changed(**fields: object) -> Iterator[Context]:
     # comes before or after it, and leaves nothing set. `reset` undoes a change as if it had never
     # been: beside a variable that is set, NumPy sets its own one for 0.06 µs more at each call.
     tokens: list[Token[Context]] = []
-    found: list[Any] = []
+    values: list[Any] = []
     enter = map(_context.set, (inside,))
     leave = chain(map(call, (current,)), map(_context.reset, tokens))
     try:
@@ -187,11 +187,11 @@ def changed(**fields: object) -> Iterator[Context]:
         yield inside
     finally:
         with suppress(ValueError):  # The block was entered in another task.
-            found.extend(leave)
+            values.extend(leave)
         # Set back only these fields: other blocks may end in another order than they began. Where
         # none is open, resetting has done it.
-        if found[0] is not inside or len(found) == 1:
-            after = found[0].but(**{name: getattr(before, name) for name in fields})
+        if values[0] is not inside or len(values) == 1:
+            after = values[0].but(**{name: getattr(before, name) for name in fields})
             if not current().equals(after):
                 _context.set(after)
 
@@ -283,12 +283,12 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 def _origin(filename: str) -> int:
     """The owner of the code in a file: `OURS`, `INSTALLED` or `USERS`."""
-    found = _origins.get(filename)
-    if found is None:
+    origin = _origins.get(filename)
+    if origin is None:
         ours = filename.startswith((PACKAGE, "<backplane "))
         installed = filename.startswith(_LIBRARY) or f"{os.sep}site-packages{os.sep}" in filename
-        found = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
-    return found
+        origin = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
+    return origin
 
 
 def is_ours(filename: str) -> bool:
@@ -298,14 +298,14 @@ def is_ours(filename: str) -> bool:
 
 def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
     """The user's calls from `frame` outwards. Their lines are looked up when somebody asks."""
-    found: list[tuple[CodeType, int]] = []
+    callers: list[tuple[CodeType, int]] = []
     known = _origins.get
-    while frame is not None and len(found) < MOST_CALLERS:
+    while frame is not None and len(callers) < MOST_CALLERS:
         code = frame.f_code
         if (known(code.co_filename) or _origin(code.co_filename)) == USERS:
-            found.append((code, frame.f_lasti))
+            callers.append((code, frame.f_lasti))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(callers)
 
 
 def _line_at(code: CodeType, at: int) -> int:

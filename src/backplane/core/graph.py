@@ -180,9 +180,9 @@ def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     own = "f" if array.dtype.name == "bfloat16" else array.dtype.kind
     if target.kind not in "biu" or own not in "iufO" or not array.size:
         return array.astype(target)
-    found = array.astype(target) if own in "iu" or target.kind == "b" else None
-    if found is not None and (found == array).all():
-        return found
+    copy = array.astype(target) if own in "iu" or target.kind == "b" else None
+    if copy is not None and (copy == array).all():
+        return copy
     if target.kind == "b":
         wrong = array[(array != 0) & (array != 1)].flat[0]
         raise TypeError(
@@ -311,10 +311,10 @@ def rewrite(
     for node in toposort(outputs, stop=new):
         if node not in new:
             inputs = tuple([new[t] for t in node.inputs])
-            found = rule(node, inputs)
-            if found is None:
-                found = node if inputs == node.inputs else rebuild(node, inputs, keep_specs)
-            new[node] = found
+            result = rule(node, inputs)
+            if result is None:
+                result = node if inputs == node.inputs else rebuild(node, inputs, keep_specs)
+            new[node] = result
     return [new[t] for t in outputs]
 
 
@@ -326,8 +326,8 @@ def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> l
 def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:
     """The nodes that `outputs` need and that depend on any of `sources`, including these."""
     reached = set(sources)
-    found: set[Tensor] = set()
+    dependent: set[Tensor] = set()
     for node in toposort(outputs):
-        if node in reached or any(t in found for t in node.inputs):
-            found.add(node)
-    return found
+        if node in reached or any(t in dependent for t in node.inputs):
+            dependent.add(node)
+    return dependent

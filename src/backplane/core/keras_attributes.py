@@ -11,7 +11,7 @@ from backplane.core.spec import Spec
 class KerasAttributes:
     """The shape that Keras notes, and whether a tensor depends on the learning phase."""
 
-    __slots__ = ()
+    __slots__ = ("_phased",)
 
     spec: Spec
     inputs: tuple[Any, ...]

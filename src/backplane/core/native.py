@@ -150,9 +150,9 @@ class Native:
             recorded.update(dict.fromkeys(bound.values))
             return results
 
-        found = self._inferred(run, specs)
+        inferred = self._inferred(run, specs)
         if not recorded:
-            self.found[tuple(specs)] = found
+            self.found[tuple(specs)] = inferred
         return list(recorded)
 
     def results(self, operands: Sequence[Spec]) -> list[Spec]:
@@ -178,14 +178,14 @@ class Native:
         self, run: Callable[..., list[Any]], specs: Sequence[Spec], sizes: Sequence[int | None]
     ) -> list[Spec]:
         """The specs of the results for each of the sizes in the place of unknown ones, joined."""
-        found = [
+        results = [
             self._abstract(partial(run, n), [_filled(spec, n) for spec in specs]) for n in sizes
         ]
-        return [_joined(a, b) for a, b in zip(found[0], found[-1], strict=True)]
+        return [_joined(a, b) for a, b in zip(results[0], results[-1], strict=True)]
 
     def _abstract(self, run: Callable[..., list[Any]], specs: Sequence[Spec]) -> list[Spec]:
         try:
-            found, stateful = self.engine.abstract(run, specs)
+            inferred, stateful = self.engine.abstract(run, specs)
         except UnknownRankError:
             raise
         except Exception as error:
@@ -195,7 +195,7 @@ class Native:
                 f"its results are found: {type(error).__name__}: {error}"
             ) from error
         self.stateful = self.stateful or stateful
-        return found
+        return inferred
 
 
 def _filled(spec: Spec, size: int | None) -> Spec:

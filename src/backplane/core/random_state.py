@@ -80,8 +80,8 @@ def forget_awaited() -> None:
 
 
 def _living() -> list[KeySource]:
-    found = [reference() for reference in key_sources.valuerefs()]
-    return sorted([s for s in found if s is not None], key=lambda s: s.serial)
+    sources = [reference() for reference in key_sources.valuerefs()]
+    return sorted([s for s in sources if s is not None], key=lambda s: s.serial)
 
 
 def _seed(source: KeySource) -> int:

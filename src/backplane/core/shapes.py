@@ -141,10 +141,10 @@ def normalize_axes(
     if axes is None:
         return tuple(range(rank))
     listed = list(axes) if isinstance(axes, Iterable) else [axes]
-    found = tuple(sorted(normalize_axis(a, rank, name) for a in listed))
-    if len(set(found)) != len(found):
+    normalized = tuple(sorted(normalize_axis(a, rank, name) for a in listed))
+    if len(set(normalized)) != len(normalized):
         raise ValueError(f"{name} {tuple(listed)} names an axis twice")
-    return found
+    return normalized
 
 
 def check_axes(name: str, axes: Sequence[int], rank: int) -> None:

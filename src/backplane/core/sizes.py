@@ -43,8 +43,8 @@ class Sizes:
                 if waiting := first or self._unknown(sources):
                     stack.extend(waiting)
                     continue
-                found = {self._known(t)[j] or (t, j) for t, j in sources}
-                known[i] = found.pop() if len(found) == 1 else None
+                origins = {self._known(t)[j] or (t, j) for t, j in sources}
+                known[i] = origins.pop() if len(origins) == 1 else None
             stack.pop()
         return self._known(x)[axis] or (x, axis)
 

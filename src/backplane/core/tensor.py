@@ -48,7 +48,6 @@ class Tensor(KerasAttributes):
         "__dict__",
         "__weakref__",
         "_name",
-        "_phased",
         "inputs",
         "op",
         "params",
@@ -423,9 +422,9 @@ class Primitive(Generic[R]):
         elif not inputs or spec is not inputs[0].spec:
             check_elements(spec.shape)
         if self.shortcut is not None:
-            found = self.shortcut(*inputs, **params)
-            if found is not None:
-                return found  # type: ignore[return-value]
+            short = self.shortcut(*inputs, **params)
+            if short is not None:
+                return short  # type: ignore[return-value]
         where, scopes = context.line or user_line(), context.scopes
         if not self.multiple:
             return Tensor(self, inputs, params, spec, where, scopes)  # type: ignore[return-value]
@@ -461,8 +460,8 @@ class Primitive(Generic[R]):
                 for rule, yes in rules
             ]
         assert self.gradient is not None
-        found = self.gradient(g, y, *node.inputs, **node.params)
-        listed = found if isinstance(found, list | tuple) else [found]
+        results = self.gradient(g, y, *node.inputs, **node.params)
+        listed = results if isinstance(results, list | tuple) else [results]
         return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
 
     def decompose(self, rule: Rule) -> Rule:

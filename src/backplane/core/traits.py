@@ -22,12 +22,12 @@ def like_first(node: Tensor, axis: int) -> Sequence[Axis]:
 
 def broadcasting(node: Tensor, axis: int) -> Sequence[Axis]:
     """The result is broadcast from all operands; operands of size 1 have no say."""
-    found = []
+    origins = []
     for t in node.inputs:
         i = axis - node.ndim + t.ndim
         if i >= 0 and t.spec.shape[i] != 1:
-            found.append((t, i))
-    return found
+            origins.append((t, i))
+    return origins
 
 
 def reduced(node: Tensor, axis: int) -> Sequence[Axis]:

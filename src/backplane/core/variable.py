@@ -186,17 +186,17 @@ def _at_one_moment(
     """
     while True:
         held = locks(variables)
-        found = under(held, look)
+        result = under(held, look)
         if locks(variables) == held:
-            return found
+            return result
 
 
 def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
     """The values of variables at one moment, as NumPy arrays of the caller's own."""
 
     def copies() -> list[np.ndarray]:
-        found = list(map(attrgetter("values"), variables))  # all by one call into C
-        return [_copied(values) for values in found]
+        holders = list(map(attrgetter("values"), variables))  # all by one call into C
+        return [_copied(values) for values in holders]
 
     return _at_one_moment(variables, _guards, copies)
 

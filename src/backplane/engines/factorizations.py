@@ -31,7 +31,9 @@ def gradient_graph(
     given = [seeds.get(i) for i in range(len(listed))]
     node = listed[0].inputs[0] if op.multiple else result
     g, y = (given, listed) if op.multiple else (given[0], result)
-    found = list(op.cotangents(g, y, node, [is_float(s.dtype) for s in specs])) if seeds else []
-    found += [None] * (len(leaves) - len(found))
-    graph = Graph([*leaves, *seeds.values()], [t for t in found if t is not None])
-    return graph, [t is not None for t in found]
+    cotangents = (
+        list(op.cotangents(g, y, node, [is_float(s.dtype) for s in specs])) if seeds else []
+    )
+    cotangents += [None] * (len(leaves) - len(cotangents))
+    graph = Graph([*leaves, *seeds.values()], [t for t in cotangents if t is not None])
+    return graph, [t is not None for t in cotangents]

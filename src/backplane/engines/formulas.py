@@ -38,9 +38,9 @@ SCALARS: dict[str, Callable[..., Value]] = {
 
 def counts(name: str) -> tuple[int, int]:
     """The number of scalars that a step takes, and of variables that it replaces."""
-    found = PRIMITIVES[name].step
-    assert found is not None
-    return found
+    step = PRIMITIVES[name].step
+    assert step is not None
+    return step
 
 
 class Instructions(ABC):

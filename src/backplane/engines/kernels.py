@@ -158,8 +158,8 @@ def limit(name: str, dtype: str = DTYPES[0]) -> float:
     """
     if name in FORCED:
         return FORCED[name]
-    found = limits()[name]
-    return found.get(dtype, found[DTYPES[0]])
+    by_dtype = limits()[name]
+    return by_dtype.get(dtype, by_dtype[DTYPES[0]])
 
 
 def engines_limit(engine: str, *choices: str) -> float:

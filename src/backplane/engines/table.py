@@ -123,8 +123,8 @@ class Table(dict[str, Entry]):
         cls, library: ModuleType, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering
     ) -> Table:
         """A table of the functions of a library that have `NUMPYS_NAMES`, and of others."""
-        found = {name: getattr(library, theirs) for name, theirs in NUMPYS_NAMES.items()}
-        return cls(facts, **{**found, **functions})
+        entries = {name: getattr(library, theirs) for name, theirs in NUMPYS_NAMES.items()}
+        return cls(facts, **{**entries, **functions})
 
     @classmethod
     def of_rooms(cls, folder: str, *more: Mapping[str, Entry]) -> Table:

@@ -116,8 +116,8 @@ def _of_its_time(module: ModuleType, ours: str) -> None:
     vars(module)["__getattr__"] = vars(importlib.import_module(TENSORFLOW_BACKEND))["__getattr__"]
     folder = Path(str(module.__file__)).parents[1]
     text = (folder / "__init__.py").read_text(encoding="utf-8")
-    found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
-    if found is not None and (int(found[1]), int(found[2])) < (2, 3):
+    version = re.search(r"__version__ = .(\d+)\.(\d+)", text)
+    if version is not None and (int(version[1]), int(version[2])) < (2, 3):
         documented = vars(module)["batch_dot"]
         vars(module)["batch_dot"] = functools.partial(_batch_dot, documented)
 
@@ -285,10 +285,10 @@ def _check_named(backend: str) -> None:
         return
     package = choice.name.rpartition(".")[0]
     if package and importlib.util.find_spec(package.partition(".")[0]) is None:
-        found = None
+        spec = None
     else:
-        found = importlib.util.find_spec(choice.name)
-    if found is None:
+        spec = importlib.util.find_spec(choice.name)
+    if spec is None:
         raise ModuleNotFoundError(engines.unknown(choice), name=choice.name)
 
 

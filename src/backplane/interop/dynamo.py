@@ -42,10 +42,10 @@ _found: dict[Any, tuple[str, Trace]] = {}
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of the K function `name`, as PyTorch's compiler traces it."""
     leaves: list[Any] = []
-    found = _program(name, _described(args, leaves), _described(kwargs, leaves))
-    if found.startswith("K."):
-        torch._dynamo.graph_break(msg=found)
-    return getattr(PROGRAMS, found)(*leaves)
+    program = _program(name, _described(args, leaves), _described(kwargs, leaves))
+    if program.startswith("K."):
+        torch._dynamo.graph_break(msg=program)
+    return getattr(PROGRAMS, program)(*leaves)
 
 
 # The compiler traces these functions, so they do nothing that it cannot follow.
@@ -90,16 +90,16 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     specs: list[Spec] = []
     try:
         slots = (_restored(args, specs), _restored(kwargs, specs))
-        found = trace(function, slots, specs, engines.get("torch"), True)
+        traced = trace(function, slots, specs, engines.get("torch"), True)
     except (TypeError, ValueError) as error:
         explain(error, function, args, kwargs)
         return str(error)
-    if not (found.reusable or _draws_freely(found)):
-        return f"K.{function.__name__} {_why_not(found)}"
+    if not (traced.reusable or _draws_freely(traced)):
+        return f"K.{function.__name__} {_why_not(traced)}"
     made = f"p{len(vars(PROGRAMS))}"
-    setattr(PROGRAMS, made, _runner(found))
+    setattr(PROGRAMS, made, _runner(traced))
     if key is not None:
-        _found[key] = (made, found)
+        _found[key] = (made, traced)
     return made
 
 

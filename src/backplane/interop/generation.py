@@ -95,18 +95,18 @@ def of_script(text: str) -> Generation | None:
         return None
     if not any(_is_keras(module) for node in ast.walk(tree) for module in _modules(node)):
         return None
-    found: dict[int, set[str]] = {1: set(), 2: set(), 3: set()}
+    signs: dict[int, set[str]] = {1: set(), 2: set(), 3: set()}
     backends = {name for node in ast.walk(tree) for name in _backends(node)}
     for node in ast.walk(tree):
         for table, words in _spellings(node, backends):
             for number, listed in table.items():
-                found[number] |= words & set(listed.split())
+                signs[number] |= words & set(listed.split())
     number = DEFAULT
-    if found[3]:
+    if signs[3]:
         number = 3
-    elif len(found[1]) > len(found[2]):
+    elif len(signs[1]) > len(signs[2]):
         number = 1
-    return Generation(number, tuple(sorted(found[number])))
+    return Generation(number, tuple(sorted(signs[number])))
 
 
 def _is_keras(module: str) -> bool:

@@ -43,11 +43,11 @@ def names() -> dict[str, Any]:
         >>> "lesser" in names(), "less" in names()
         (True, False)
     """
-    found = {name: getattr(K, name) for name in AS_TODAY}
-    found |= {name: _translating(name) for name in _keras1.SIGNATURES}
-    found |= {name: getattr(only_then, name).__wrapped__ for name in only_then.__all__}
-    found |= {function.__name__: function for function in _OWN}
-    return found | {"__all__": sorted(found), "__getattr__": _leaked}
+    functions = {name: getattr(K, name) for name in AS_TODAY}
+    functions |= {name: _translating(name) for name in _keras1.SIGNATURES}
+    functions |= {name: getattr(only_then, name).__wrapped__ for name in only_then.__all__}
+    functions |= {function.__name__: function for function in _OWN}
+    return functions | {"__all__": sorted(functions), "__getattr__": _leaked}
 
 
 def _translating(name: str) -> Callable[..., Any]:

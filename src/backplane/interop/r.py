@@ -116,19 +116,19 @@ def _labelled(result: Any, labels: list[str] | None) -> Any:
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters that can be given by position; none where Python does not tell."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def _repeated(function: Callable[..., Any]) -> str:
     """The parameter that takes all further arguments by position, such as `operands`."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ""
-    return next((p.name for p in found if p.kind is p.VAR_POSITIONAL), "")
+    return next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
 
 
 def _fitting(function: str, parameter: str, value: Any, one_based: bool) -> Any:

@@ -1,4 +1,4 @@
-"""What an engine and Keras have to know of each other when the engine is first in force."""
+"""The facts that an engine and Keras tell each other when the engine is first in force."""
 
 from __future__ import annotations
 

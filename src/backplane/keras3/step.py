@@ -184,7 +184,7 @@ class _Program:
         return self.distribution is distribution.current()
 
     def arrays(self, data: Any) -> list[np.ndarray]:
-        """What its function is called with."""
+        """The arrays that its function is called with."""
         leaves = data if _is_flat(data) else tree.flatten(data)
         return [x for x in leaves if isinstance(x, np.ndarray)] if self.feeds else []
 

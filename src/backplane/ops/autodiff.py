@@ -97,11 +97,11 @@ def gradients(
                     _backward_group(groups[node], table, connected)
                 else:
                     _backward(node, table, connected, picked, under)
-    found = [table.get(t) for t in wrt]
-    for x, t in zip(wrt, found, strict=True):
+    cotangents = [table.get(t) for t in wrt]
+    for x, t in zip(wrt, cotangents, strict=True):
         if t is not None and made:
             _mark(t, made, isinstance(x, Variable))
-    return found
+    return cotangents
 
 
 def _mark(t: Tensor, seeds: Sequence[Tensor], of_variable: bool) -> None:
@@ -111,22 +111,22 @@ def _mark(t: Tensor, seeds: Sequence[Tensor], of_variable: bool) -> None:
 
 def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
     """The nodes that depend on any of `wrt` through float values and primitives with a gradient."""
-    found = set()
+    connected = set()
     sources = set(wrt)
     for node in order:
         if node in sources:
-            found.add(node)
+            connected.add(node)
         elif node.op is OUTPUT:
-            if node.inputs[0] in found and is_float(node.spec.dtype):
-                found.add(node)
+            if node.inputs[0] in connected and is_float(node.spec.dtype):
+                connected.add(node)
         elif (
             node.op is not None
             and node.op.differentiable
             and (node.op.multiple or is_float(node.spec.dtype))
-            and any(t in found for t in node.inputs)
+            and any(t in connected for t in node.inputs)
         ):
-            found.add(node)
-    return found
+            connected.add(node)
+    return connected
 
 
 def _backward(
@@ -153,13 +153,13 @@ def _backward(
         nothing = _is_zero(g)
         for rule, x in zip(op.argument_rules, node.inputs, strict=False):
             if rule is not None and x in connected:
-                found = zeros_like(x) if nothing else rule(g, node, *node.inputs, **node.params)
-                _accumulate(table, x, found, under)
+                cotangent = zeros_like(x) if nothing else rule(g, node, *node.inputs, **node.params)
+                _accumulate(table, x, cotangent, under)
         return
     wanted = [t in connected for t in node.inputs]
     y = outputs_of(node, picked.get(node)) if op.multiple else node
-    for x, found in zip(node.inputs, op.cotangents(g, y, node, wanted), strict=False):
-        _accumulate(table, x, found, under)
+    for x, cotangent in zip(node.inputs, op.cotangents(g, y, node, wanted), strict=False):
+        _accumulate(table, x, cotangent, under)
 
 
 class _Switched:
@@ -179,8 +179,8 @@ class _Switched:
 
 def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
     """The groups that nobody asks for an inner gradient of, by their ends."""
-    found = HOOKS["groups"](order)
-    return {group.end: group for group in found if group.inside.isdisjoint(asked)}
+    groups = HOOKS["groups"](order)
+    return {group.end: group for group in groups if group.inside.isdisjoint(asked)}
 
 
 def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> None:

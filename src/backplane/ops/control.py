@@ -56,8 +56,8 @@ def _steps_of_stack(output: Tensor, axis: int) -> Sequence[Axis]:
     inside = assumed.loops.get(scan)
     if inside is None:
         inside = assumed.loops[scan] = sizes_inside(assumed, body, scan.inputs, carry, xs)
-    found = inside.origin(body.outputs[index], axis - stacked)
-    return [found] if found in inside.same.values() else ()
+    origins = inside.origin(body.outputs[index], axis - stacked)
+    return [origins] if origins in inside.same.values() else ()
 
 
 def sizes_inside(
@@ -74,14 +74,14 @@ def sizes_inside(
                 same[leaf, axis] = outside.origin(source, axis + skip)
     ends = dict(zip(body.inputs[:carry], body.outputs, strict=False))
     while True:
-        found = Assumption(same)
+        sizes = Assumption(same)
         kept = {
             (leaf, axis): source
             for (leaf, axis), source in same.items()
-            if leaf not in ends or found.origin(ends[leaf], axis) == source
+            if leaf not in ends or sizes.origin(ends[leaf], axis) == source
         }
         if len(kept) == len(same):
-            return found
+            return sizes
         same = kept
 
 
@@ -182,13 +182,13 @@ class _Backward:
         flows = [i for i in self.sequences if i in flowing]
         d_xs = [flowing[i] for i in flows]
         results = self._scan([*d_state, *totals], d_ys, following, d_xs)
-        found = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
+        by_operand = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
         for i in self.state:
             # The first step may have made the state larger.
-            found[i] = sum_to_like(found[i], self.operands[i], inputs[i])
+            by_operand[i] = sum_to_like(by_operand[i], self.operands[i], inputs[i])
         # A loop without steps hands its start on as its end.
         known = set(flowing) if self.length else {*self.state, *flowing}
-        return [found[i] if i in known else None for i in range(len(self.operands))]
+        return [by_operand[i] if i in known else None for i in range(len(self.operands))]
 
     def _scan(
         self,
@@ -436,8 +436,8 @@ def _(
         then=sides[0].graph(reached_),
         orelse=sides[1].graph(reached_),
     )
-    found = dict(zip(reached_, results, strict=True))
-    return [None, *[found.get(i) for i in range(len(operands))]]
+    by_input = dict(zip(reached_, results, strict=True))
+    return [None, *[by_input.get(i) for i in range(len(operands))]]
 
 
 class _BranchGradient:

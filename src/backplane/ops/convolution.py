@@ -239,10 +239,10 @@ def _(
         return reshape(_depthwise_by_kernel(x, g, laid, filters // groups), shape=kernel_shape)
     columns = _rows(win.patches(x, laid.windows), laid.elements, groups)
     rows = _rows(_with_channels(g, filters), 1, groups)
-    found = matmul(columns, rows, transpose_x=True, transpose_y=False)
+    product = matmul(columns, rows, transpose_x=True, transpose_y=False)
     if groups > 1:
-        found = transpose(found, perm=(1, 0, 2))
-    return reshape(found, shape=kernel_shape)
+        product = transpose(product, perm=(1, 0, 2))
+    return reshape(product, shape=kernel_shape)
 
 
 @conv_input_grad.decompose

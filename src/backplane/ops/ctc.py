@@ -48,13 +48,13 @@ def _(scores: Tensor, *others: Tensor) -> list[Tensor]:
 
 @ctc_loss.vjp
 def _(g: Cotangents, y: list[Tensor], scores: Tensor, *others: Tensor) -> Cotangents:
-    found = None if g[0] is None else expand_dims(g[0], axes=(1, 2)) * y[1]
+    cotangent = None if g[0] is None else expand_dims(g[0], axes=(1, 2)) * y[1]
     if g[1] is not None:
         given = identity(scores)
         slopes = _slopes(_written_out(given, *others), given)
         (more,) = gradients([slopes], [given], [g[1]], stop=[given])
-        found = more if found is None or more is None else found + more
-    return [found, None, None, None]
+        cotangent = more if cotangent is None or more is None else cotangent + more
+    return [cotangent, None, None, None]
 
 
 def _slopes(loss: Tensor, scores: Tensor) -> Tensor:

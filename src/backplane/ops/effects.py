@@ -139,13 +139,13 @@ def _(
     rule: Rule,
     results: int,
 ) -> Cotangents:
-    found = rule(g)
-    if len(found) != len(operands) - results:
+    cotangent = rule(g)
+    if len(cotangent) != len(operands) - results:
         raise ValueError(
-            f"with_gradient: the rule gives {len(found)} cotangents for "
+            f"with_gradient: the rule gives {len(cotangent)} cotangents for "
             f"{len(operands) - results} operands"
         )
-    return [*[None] * results, *found]
+    return [*[None] * results, *cotangent]
 
 
 # --- updates of variables -------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def _numbers(x: Tensor, axis: int, dtype: str = "int32") -> Tensor:
     if n is not None:
         return _known_numbers(n, axis, dtype)
     total = count(x, (x.ndim + axis,), dtype)
-    found = arange(scalar(0, dtype), total, scalar(1, dtype), dtype=dtype)
-    return sh.expand_dims(found, axes=(0 if axis == -1 else 1,))
+    numbers = arange(scalar(0, dtype), total, scalar(1, dtype), dtype=dtype)
+    return sh.expand_dims(numbers, axes=(0 if axis == -1 else 1,))
 
 
 @lru_cache(maxsize=64)
@@ -109,10 +109,10 @@ def in_single(op: Primitive[Any]) -> Callable[..., Any]:
         dtype = xs[0].spec.dtype
         if dtype not in HALVES:
             raise NotImplementedError(f"{op.name} needs a kernel for {dtype}")
-        found = op(*[ew.cast(x, dtype="float32") for x in xs], **params)
+        results = op(*[ew.cast(x, dtype="float32") for x in xs], **params)
         if not op.multiple:
-            return ew.cast(found, dtype=dtype)
-        return [ew.cast(t, dtype=dtype) if is_float(t.spec.dtype) else t for t in found]
+            return ew.cast(results, dtype=dtype)
+        return [ew.cast(t, dtype=dtype) if is_float(t.spec.dtype) else t for t in results]
 
     return op.decompose(rule)
 
@@ -316,8 +316,8 @@ def _qr_back(to_q: Tensor, to_r: Tensor, q: Tensor, r: Tensor) -> Tensor:
     inner = ew.sub(times(r, to_r, ty=True), times(to_q, q, tx=True))
     total = ew.add(to_q, times(q, _mirrored(inner)))
     # … · R⁻ᵀ
-    found = triangular_solve(r, turned(total), lower=False, transpose=False, unit=False)
-    return turned(found)
+    cotangent = triangular_solve(r, turned(total), lower=False, transpose=False, unit=False)
+    return turned(cotangent)
 
 
 in_single(qr)

@@ -63,8 +63,8 @@ def _(re: Tensor, im: Tensor) -> list[Tensor]:
     """
     dtype = re.spec.dtype
     if dtype in HALVES:
-        found = fft(ew.cast(re, dtype="float32"), ew.cast(im, dtype="float32"))
-        return [ew.cast(t, dtype=dtype) for t in found]
+        parts = fft(ew.cast(re, dtype="float32"), ew.cast(im, dtype="float32"))
+        return [ew.cast(t, dtype=dtype) for t in parts]
     n = count(re, (re.ndim - 1,), "int64")
     k = arange(scalar(0, "int64"), n, scalar(1, "int64"), dtype="int64")
     turns = ew.mod(ew.mul(sh.expand_dims(k, axes=(1,)), sh.expand_dims(k, axes=(0,))), n)
@@ -77,8 +77,8 @@ def _(re: Tensor, im: Tensor) -> list[Tensor]:
         known = None not in x.spec.shape[:-1]
         total = math.prod(sizes[:-1]) if known else count(x, range(x.ndim - 1), "int32")
         rows = shaped(sh.reshape, [total, sizes[-1]], x)
-        found = matmul(rows, matrix, transpose_x=False, transpose_y=False)
-        return sh.reshape_like(found, x)
+        sums = matmul(rows, matrix, transpose_x=False, transpose_y=False)
+        return sh.reshape_like(sums, x)
 
     return [
         ew.add(product(re, cos), product(im, sin)),

@@ -38,8 +38,8 @@ def slopes(op: Primitive[Any], g: Any, operands: Sequence[Tensor], **params: Any
     assert op.decomposition is not None
     # Operands may be equal, and may be computed from each other.
     given = [identity(t) for t in operands]
-    found = op.decomposition(*given, **params)
-    results, seeds = (found, g) if op.multiple else ([found], [g])
+    result = op.decomposition(*given, **params)
+    results, seeds = (result, g) if op.multiple else ([result], [g])
     reached = [(t, c) for t, c in zip(results, seeds, strict=True) if c is not None]
     return gradients([t for t, _ in reached], given, [c for _, c in reached], stop=given)
 

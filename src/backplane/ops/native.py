@@ -71,8 +71,8 @@ def _backward(g: Cotangents, y: list[Tensor], *operands: Tensor, function: Nativ
         *[t for t in g if t is not None],
         function=Native(function.engine, pull, name, like=wanted),
     )
-    found = dict(zip(wanted, results, strict=True))
-    return [found.get(i) for i in range(len(operands))]
+    by_operand = dict(zip(wanted, results, strict=True))
+    return [by_operand.get(i) for i in range(len(operands))]
 
 
 def _by_rule(
@@ -80,8 +80,8 @@ def _by_rule(
 ) -> Cotangents:
     assert function.gradient is not None
     listed = [zeros_like(t) if gj is None else gj for gj, t in zip(g, y, strict=True)]
-    found = function.gradient(listed if len(y) > 1 else listed[0], *operands)
-    parts = list(found) if isinstance(found, list | tuple) else [found]
+    cotangents = function.gradient(listed if len(y) > 1 else listed[0], *operands)
+    parts = list(cotangents) if isinstance(cotangents, list | tuple) else [cotangents]
     if len(parts) != len(operands):
         raise ValueError(
             f"K.gradients: the gradient of {function.name} gives {len(parts)} tensors for "

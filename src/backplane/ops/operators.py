@@ -302,9 +302,9 @@ def _bound(value: object) -> End:
     """An end or the step of a slice: an int if it is known."""
     if value is None:
         return None
-    found = _integer(value)
-    if found is not None:
-        return found
+    integer = _integer(value)
+    if integer is not None:
+        return integer
     if isinstance(value, Tensor) and not value.ndim and is_integer(value.spec.dtype):
         return cast_to(value, "int32")
     raise TypeError(

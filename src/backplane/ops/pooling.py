@@ -166,13 +166,13 @@ def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
     # A window of nothing but the lowest number must not find its maximum in the padding.
     inside = _inside(laid, True, "bool") if laid.is_padded else None
     x = laid.pad(x, _lowest(x.spec.dtype))
-    found: Tensor | None = None
+    before: Tensor | None = None
     for at in laid.offsets():
         hit = ew.equal(laid.read(x, at), y)
         if inside is not None:
             hit = ew.logical_and(hit, laid.read(inside, at))
-        yield at, hit if found is None else ew.logical_and(hit, ew.logical_not(found))
-        found = hit if found is None else ew.logical_or(found, hit)
+        yield at, hit if before is None else ew.logical_and(hit, ew.logical_not(before))
+        before = hit if before is None else ew.logical_or(before, hit)
 
 
 @max_pool_grad.decompose

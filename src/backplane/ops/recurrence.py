@@ -32,10 +32,10 @@ def _check(name: str, x: Spec, weights: Sequence[Spec], units: int | None, **par
     assert fused is not None
     widths = [None if units is None else n * units for n in fused.parts(**params)]
     wanted = [(x.shape[2], widths[0]), (units, widths[1]), (widths[2],)]
-    found = [t.shape for t in weights]
-    if found != wanted:
+    shapes = [t.shape for t in weights]
+    if shapes != wanted:
         raise ValueError(
-            f"{name}: kernel, recurrent and bias must have shapes {wanted}, got {found}"
+            f"{name}: kernel, recurrent and bias must have shapes {wanted}, got {shapes}"
         )
 
 

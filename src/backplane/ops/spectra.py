@@ -80,13 +80,13 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor, *, full: bool) -> Tensor:
     left, right = times(u, to_u, tx=True), times(vt, to_vt, ty=True)
     j, k = ew.mul(gaps, ew.sub(left, turned(left))), ew.mul(gaps, ew.sub(right, turned(right)))
     inner = ew.add(ew.mul(j, _row(s)), ew.mul(_column(s), k))
-    found = times(ew.add(times(u, inner), ew.mul(u, _row(to_s))), vt)
+    cotangent = times(ew.add(times(u, inner), ew.mul(u, _row(to_s))), vt)
     if m is None or m != n:
         inverse = _inverse(s)
         beside = ew.mul(ew.sub(to_u, times(u, left)), _row(inverse))
         beyond = ew.mul(ew.sub(to_vt, times(turned(right), vt)), _column(inverse))
-        found = ew.add(found, ew.add(times(beside, vt), times(u, beyond)))
-    return found
+        cotangent = ew.add(cotangent, ew.add(times(beside, vt), times(u, beyond)))
+    return cotangent
 
 
 in_single(svd)
@@ -111,8 +111,8 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor) -> Tensor:
     to_w, to_v = known(g, y)
     gaps = _inverse(ew.sub(_row(w), _column(w)))
     inner = ew.mul(gaps, times(v, to_v, tx=True))
-    found = ew.add(times(v, inner), ew.mul(v, _row(to_w)))
-    return symmetric(times(found, v, ty=True))
+    cotangent = ew.add(times(v, inner), ew.mul(v, _row(to_w)))
+    return symmetric(times(cotangent, v, ty=True))
 
 
 in_single(eigh)
@@ -172,6 +172,8 @@ def _signs(vectors: Tensor) -> Tensor:
     sizes = ew.abs(vectors)
     axes = (vectors.ndim - 2,)
     largest = ew.equal(sizes, max(sizes, axes=axes, keepdims=True))
-    found = sh.sum(ew.where(largest, vectors, ew.zero(vectors)), axes=axes, keepdims=True)
-    signs = ew.where(ew.less(found, ew.zero(found)), scalar(-1, found.spec.dtype), ew.one(found))
+    pivots = sh.sum(ew.where(largest, vectors, ew.zero(vectors)), axes=axes, keepdims=True)
+    signs = ew.where(
+        ew.less(pivots, ew.zero(pivots)), scalar(-1, pivots.spec.dtype), ew.one(pivots)
+    )
     return stop_gradient(signs)

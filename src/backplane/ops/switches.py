@@ -61,11 +61,11 @@ class _Guard:
     def _visited(self, node: Tensor) -> tuple[Tensor, bool]:
         if node.serial <= self.mark or not node.inputs:
             return node, False
-        found = [self.visit(t) for t in node.inputs]
-        moving = [i for i, (_, moves) in enumerate(found) if moves]
+        visited = [self.visit(t) for t in node.inputs]
+        moving = [i for i, (_, moves) in enumerate(visited) if moves]
         if not moving:
             return node, False
-        inputs = tuple([t for t, _ in found])
+        inputs = tuple([t for t, _ in visited])
         made = node if inputs == node.inputs else rebuild(node, inputs)
         return self._safe(made, moving[0]) if len(moving) == 1 else made, True
 

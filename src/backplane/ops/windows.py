@@ -53,14 +53,14 @@ def windows_of(
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
     """The number of windows along each axis; ValueError if not a single one fits."""
-    found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
-    for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
+    counts = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
+    for axis, (n, count, w) in enumerate(zip(sizes, counts, windows, strict=True)):
         if count == 0 and w.padding != "same":
             raise ValueError(
                 f"{name}: the window does not fit: it spans {w.span} elements along spatial axis "
                 f"{axis}, which has {n} (padding {w.padding!r})"
             )
-    return found
+    return counts
 
 
 def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:

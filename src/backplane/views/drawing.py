@@ -103,10 +103,10 @@ def _drawn(build: Callable[[], Box], title: str, to_file: Any, most: int) -> Pic
     if ending not in WRITERS:
         known = ", ".join(WRITERS)
         raise ValueError(f"K.plot_graph: to_file must end in one of {known}, got {str(to_file)!r}")
-    found = plan(build())
+    scene = plan(build())
     if to_file is not None:
-        Path(to_file).write_bytes(WRITERS[ending](found, title, most))
-    return Picture(_as_svg(found, title, most).decode())
+        Path(to_file).write_bytes(WRITERS[ending](scene, title, most))
+    return Picture(_as_svg(scene, title, most).decode())
 
 
 def _model(outputs: Sequence[Any]) -> Box:

@@ -39,10 +39,10 @@ def parts(name: str, tree: Any, depth: int = 0, start: float = 0.0) -> Iterator[
 
 def flame_svg(tree: Mapping[str, Any], title: str) -> str:
     """The flame graph as an SVG."""
-    found = list(parts("all", tree))
-    whole, depth = found[0].seconds or 1.0, max(p.depth for p in found) + 1
+    rectangles = list(parts("all", tree))
+    whole, depth = rectangles[0].seconds or 1.0, max(p.depth for p in rectangles) + 1
     scale = (WIDTH - 2 * MARGIN) / whole
-    boxes = "".join([_box(p, scale, whole) for p in found if p.seconds * scale >= 0.3])
+    boxes = "".join([_box(p, scale, whole) for p in rectangles if p.seconds * scale >= 0.3])
     height = 2 * MARGIN + ROW * (depth + 1)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '

@@ -73,8 +73,8 @@ class Profile:
             name = "/".join(r.scope) or "(no scope)" if key == "scope" else getattr(r, key)
             groups.setdefault(name, []).append(r)
         rows = [
-            (name, len(found), sum(r.seconds for r in found), sum(r.bytes for r in found))
-            for name, found in groups.items()
+            (name, len(group), sum(r.seconds for r in group), sum(r.bytes for r in group))
+            for name, group in groups.items()
         ]
         return sorted(rows, key=lambda row: -row[2])
 

@@ -342,12 +342,12 @@ def _chunks(runs: list[tuple[Any, list[Unit]]]) -> list[tuple[Any, list[Unit]]]:
         listed = list(members)
         step = 1 if whole else size
         parts += [listed[i : i + step] for i in range(0, len(listed), step)]
-    found = []
+    chunks = []
     for part in parts:
         names = [name or members[0].line or members[0].item.title for name, members in part]
         title = names[0] if names[0] == names[-1] else f"{names[0]} … {names[-1]}"
-        found.append((title, [u for _, members in part for u in members]))
-    return found
+        chunks.append((title, [u for _, members in part for u in members]))
+    return chunks
 
 
 def _node(t: Tensor) -> Tensor:

@@ -125,7 +125,7 @@ class StepEmitter(Emitter):
         """The products with a matrix that all steps read, if the engine prepares such products.
         Each comes with the name of its lowering.
         """
-        found: dict[Tensor, str] = {}
+        products: dict[Tensor, str] = {}
         constants = set(self.constants)
         for node in self.order:
             entry = self.engine.table.get(node.op.name) if node.op is not None else None
@@ -135,9 +135,9 @@ class StepEmitter(Emitter):
             if y in constants and x not in constants:
                 prepare = entry.steady([x.spec, y.spec], **node.params)
                 if prepare is not None:
-                    found[node] = f"p{len(found)}"
-                    self.prepared.append((found[node], prepare, y))
-        return found
+                    products[node] = f"p{len(products)}"
+                    self.prepared.append((products[node], prepare, y))
+        return products
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the memory of `t` is free. Kept memory passes only to kept values."""

@@ -110,13 +110,13 @@ class Emitter:
 
     def _units(self) -> Sequence[Unit]:
         """The nodes in the order in which they run. The nodes of a chain stand together."""
-        found: Sequence[Unit] = self.order
+        all_units: Sequence[Unit] = self.order
         if self.large < math.inf:
             done = set(self.inputs)
             rest = [node for node in self.order if node not in done]
             takes = partial(passes_over, engine=self.engine, host=self.host)
-            found = tiling.units(rest, self.outputs, takes, self.large)
-        return _in_place_last(found)
+            all_units = tiling.units(rest, self.outputs, takes, self.large)
+        return _in_place_last(all_units)
 
     # --- operands ---------------------------------------------------------------------------------
 

@@ -114,10 +114,10 @@ def units(
     are of arrays that may have `large` elements, from which on blocks pay.
     """
     keys = _keys(order, passes, large)
-    found = _chains(order, outputs, keys, passes) if keys else []
-    if not found:
+    chains = _chains(order, outputs, keys, passes) if keys else []
+    if not chains:
         return list(order)
-    return _scheduled(order, {n: chain for chain in found for n in chain.members})
+    return _scheduled(order, {n: chain for chain in chains for n in chain.members})
 
 
 def _keys(order: Sequence[Tensor], passes: Passes, large: float) -> dict[Tensor, ShapeKey]:
@@ -189,13 +189,13 @@ def _chains(
                     chain_of[n] = other
                 mine = other
     position = {node: i for i, node in enumerate(order)}
-    found = []
+    chains = []
     for chain in dict.fromkeys(chain_of.values()):
         count = sum([passes(n) for n in chain.nodes]) + len(chain.tails)
         if count > 1 and chain.whole():
             chain.nodes.sort(key=position.__getitem__)
-            found.append(chain)
-    return found
+            chains.append(chain)
+    return chains
 
 
 def _end(node: Tensor, keys: dict[Tensor, ShapeKey], chain_of: dict[Tensor, Chain]) -> None:

@@ -159,10 +159,10 @@ class Algebra:
 
     def __call__(self, t: Tensor) -> Sum:
         """The normal form of `t`."""
-        found = self.known.get(t)
-        if found is None:
-            found = self.known[t] = self._form(t)
-        return found
+        form = self.known.get(t)
+        if form is None:
+            form = self.known[t] = self._form(t)
+        return form
 
     def _form(self, t: Tensor) -> Sum:
         if is_scalar(t):
@@ -172,8 +172,8 @@ class Algebra:
             return atom(t)
         rule = _RULES.get(op)
         if rule is not None:
-            found: Sum = rule(*[self(x) for x in t.inputs])
-            return found
+            form: Sum = rule(*[self(x) for x in t.inputs])
+            return form
         if op is ew.pow and is_scalar(t.inputs[1]):
             return power(self(t.inputs[0]), meant(t.inputs[1]))
         if op is ew.cast and t.inputs[0].spec.dtype == t.spec.dtype:
@@ -270,9 +270,9 @@ def _called(t: Tensor, params: Mapping[str, Any], operands: Sequence[Sum]) -> Su
         operands = sorted(operands, key=hash)
     numbers = [x.number for x in operands]
     if None not in numbers and not (op.reduction and any(numbers)):
-        found = _computed(t, numbers)
-        if found is not None and not (op.reduction and found):
-            return number_of(found)
+        number = _computed(t, numbers)
+        if number is not None and not (op.reduction and number):
+            return number_of(number)
     return atom(Call(op, params_key(params), tuple(operands)))
 
 
@@ -285,5 +285,5 @@ def _computed(t: Tensor, numbers: Sequence[float | None]) -> float | None:
     pairs = zip(t.inputs, numbers, strict=True)
     arrays = [np.full((1,) * x.ndim, n, x.spec.dtype) for x, n in pairs]
     with np.errstate(all="ignore"):
-        found = float(np.ravel(entry.lowering(specs, t.params)(*arrays))[0])
-    return found if math.isfinite(found) else None
+        number = float(np.ravel(entry.lowering(specs, t.params)(*arrays))[0])
+    return number if math.isfinite(number) else None

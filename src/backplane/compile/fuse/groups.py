@@ -79,11 +79,11 @@ class _Reading:
 
 def _nodes_below(t: Tensor, most: int) -> list[Tensor]:
     """`t` and the nearest tensors that it is computed from."""
-    found = [t]
-    for x in found:
-        if len(found) < most and _opens(x):
-            found += [y for y in x.inputs if y not in found and y.ndim]
-    return found
+    below = [t]
+    for x in below:
+        if len(below) < most and _opens(x):
+            below += [y for y in x.inputs if y not in below and y.ndim]
+    return below
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ class Site:
             return self._group(end, self.anchor, self.reading)
         for x in _nodes_below(end, MOST_CANDIDATES)[:0:-1]:
             for signs in (False, True) if x.spec == end.spec else ():
-                found = self._group(end, x, _Reading(self.anchor, self.node, x, signs=signs))
-                if found is not None:
-                    return found
+                group = self._group(end, x, _Reading(self.anchor, self.node, x, signs=signs))
+                if group is not None:
+                    return group
         return None
 
     def _group(self, end: Tensor, x: Tensor, reading: _Reading) -> _Found | None:
@@ -147,9 +147,9 @@ class Site:
                     pattern.operands[self.index]: self.anchor,
                 }
                 for match in UNIFIER.sums(ours, form, Match({**bound, pattern.operands[0]: x})):
-                    found = self._made(end, pattern, match)
-                    if found is not None:
-                        return found
+                    group = self._made(end, pattern, match)
+                    if group is not None:
+                        return group
         return None
 
     def _made(self, end: Tensor, pattern: GroupPattern, match: Match) -> _Found | None:
@@ -203,21 +203,21 @@ def _number_of(form: Grouped, pattern: GroupPattern, match: Match) -> int:
 
 def _numbers(pattern: GroupPattern, known: Mapping[Atom, Sum]) -> dict[str, float | None]:
     """The parameters that are numbers, None where the program has none."""
-    found = {}
+    numbers = {}
     for name, t in pattern.numbers.items():
-        found[name] = known[t].number if isinstance(t, Tensor) else t
-    return found
+        numbers[name] = known[t].number if isinstance(t, Tensor) else t
+    return numbers
 
 
 def _inside(end: Tensor, operands: Iterable[Tensor]) -> frozenset[Tensor]:
-    found: set[Tensor] = set()
+    inside: set[Tensor] = set()
     waiting, stop = list(end.inputs), set(operands)
     while waiting:
         t = waiting.pop()
-        if t not in stop and t not in found and t.op is not None:
-            found.add(t)
+        if t not in stop and t not in inside and t.op is not None:
+            inside.add(t)
             waiting += t.inputs
-    return frozenset(found)
+    return frozenset(inside)
 
 
 def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
@@ -281,13 +281,13 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
             if matches[pattern.site] is not None:
                 patterns.append(pattern)
         if patterns:
-            found = [x for x in matches.values() if x is not None]
+            matched = [x for x in matches.values() if x is not None]
             others = {}
             for i, t in enumerate(below):
                 if patterns[0].others and t.op is not None and t.op.reduction:
                     form = by_tensors(reading.form.reduced(t))
-                    others[i] = _number_of(form, patterns[0], found[0][0])
-            known = {x: n for _, numbers in found for x, n in numbers.items()}
+                    others[i] = _number_of(form, patterns[0], matched[0][0])
+            known = {x: n for _, numbers in matched for x, n in numbers.items()}
             return _Kind(tuple(patterns), power, known, below.index(anchor), others)
     return None
 
@@ -323,26 +323,26 @@ def groups_in(order: Sequence[Tensor], *, differentiable: bool = True) -> list[G
     next, so there may be several."""
     largest: dict[Site, _Found] = {}
     for node in order:
-        found = {}
+        sites = {}
         if node.op in wanted and node.ndim:
-            found = dict.fromkeys(_sites_at(node, wanted[node.op]), 0)
+            sites = dict.fromkeys(_sites_at(node, wanted[node.op]), 0)
         if near and node.op in ENDS:
             reached = _reached([near[t] for t in node.inputs if t in near])
             for site in reached:
                 whole = site(node)
                 if whole is not None:
                     largest[site] = whole
-            found = {**reached, **found}
-        if found:
-            near[node] = found
-    return [site.group(found) for site, found in largest.items()]
+            sites = {**reached, **sites}
+        if sites:
+            near[node] = sites
+    return [site.group(sites) for site, sites in largest.items()]
 
 
 def _reached(below: Sequence[dict[Site, int]]) -> dict[Site, int]:
     """The nearest sites of the operands, one step farther away."""
-    found: dict[Site, int] = {}
+    reached: dict[Site, int] = {}
     for sites in below:
         for site, distance in sites.items():
             if distance < DEPTH:
-                found[site] = min(distance + 1, found.get(site, DEPTH))
-    return dict(sorted(found.items(), key=lambda item: item[1])[:MOST_SITES])
+                reached[site] = min(distance + 1, reached.get(site, DEPTH))
+    return dict(sorted(reached.items(), key=lambda item: item[1])[:MOST_SITES])

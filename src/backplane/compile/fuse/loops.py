@@ -38,8 +38,8 @@ MOST_NODES = 100
 
 
 class Loop(NamedTuple):
-    """What a loop computes: a primitive, the places of its states among those of the loop, and the
-    kernel, the recurrent kernel and the bias, as the body of the loop sees them.
+    """The computation of a loop: a primitive, the places of its states among those of the loop, and
+    the kernel, the recurrent kernel and the bias, as the body of the loop sees them.
     """
 
     op: Primitive[Any]
@@ -104,11 +104,11 @@ class _Reading(Algebra):
 
     def _part(self, form: Sum, start: int, stop: int) -> Sum:
         """The normal form of some columns, from that of all."""
-        found = ZERO
+        part = ZERO
         for product, number in form:
             factors = [power(atom(self._columns(x, start, stop)), n) for x, n in product]
-            found = plus(found, reduce(times, factors, Sum([(frozenset(), number)])))
-        return found
+            part = plus(part, reduce(times, factors, Sum([(frozenset(), number)])))
+        return part
 
     def _columns(self, x: Atom, start: int, stop: int) -> Atom:
         if isinstance(x, Tensor):
@@ -207,8 +207,8 @@ class _LoopUnifier(Unifier):
         if not ours:
             yield from self._weights(match)
             return
-        for found in self.sums(ours[0], theirs[0], match):
-            yield from self.steps(ours[1:], theirs[1:], found)
+        for longer in self.sums(ours[0], theirs[0], match):
+            yield from self.steps(ours[1:], theirs[1:], longer)
 
     def _weights(self, match: Match) -> Iterator[Match]:
         """Solve the equations. What a gate's sum holds besides products is its bias."""
@@ -222,8 +222,8 @@ class _LoopUnifier(Unifier):
         bound = {**match.bound, pattern[1][0]: program[1]}
         for order in permutations(program[0]):
             start = match._replace(bound=bound, equations=tuple(rest))
-            for found in self._products(pattern[0], order, start):
-                yield from self._weights(found)
+            for longer in self._products(pattern[0], order, start):
+                yield from self._weights(longer)
 
     def _products(
         self, ours: Sequence[Call], theirs: Sequence[Call], match: Match
@@ -234,9 +234,9 @@ class _LoopUnifier(Unifier):
             return
         x, y = (_grouped(products[0].operands[0]) for products in (ours, theirs))
         matrix, other = (_only(products[0].operands[1]) for products in (ours, theirs))
-        for found in self.sums(x, y, match):
-            bound = {**found.bound, matrix: [other]}
-            yield from self._products(ours[1:], theirs[1:], found._replace(bound=bound))
+        for longer in self.sums(x, y, match):
+            bound = {**longer.bound, matrix: [other]}
+            yield from self._products(ours[1:], theirs[1:], longer._replace(bound=bound))
 
 
 UNIFIER = _LoopUnifier()
@@ -244,13 +244,13 @@ UNIFIER = _LoopUnifier()
 
 def _terms(form: Sum) -> tuple[list[Call], list[Call]] | None:
     """The products with matrices, and the other terms, of a sum in which nothing else stands."""
-    found: tuple[list[Call], list[Call]] = [], []
+    terms: tuple[list[Call], list[Call]] = [], []
     for product, number in form:
         x = _only(Sum([(product, number)]))
         if x is None or not _is_weighted(x):
             return None
-        found[x.op is identity].append(x)
-    return found
+        terms[x.op is identity].append(x)
+    return terms
 
 
 def _only(form: Sum) -> Any:
@@ -280,12 +280,12 @@ def _weights(pattern: _Pattern, step: _Step, order: Sequence[int]) -> list[Tenso
 def _joined(pattern: _Pattern, match: Match, row: Spec, state: Spec) -> list[Tensor] | None:
     """The kernel, the recurrent kernel and the bias of all gates, from those that are bound."""
     units = state.shape[-1]
-    found: list[list[list[Call]]] = []
+    joined: list[list[list[Call]]] = []
     for weights, count in zip(pattern.weights, pattern.parts, strict=True):
         gates = [_same(weights, n * UNITS, (n + 1) * UNITS) for n in range(count)]
-        found.append([match.bound[gate] for gate in gates])
-    matrices, bias = [[x for (x,) in gates] for gates in found[:2]], found[2]
-    parts = [x for gates in found for terms in gates for x in terms]
+        joined.append([match.bound[gate] for gate in gates])
+    matrices, bias = [[x for (x,) in gates] for gates in joined[:2]], joined[2]
+    parts = [x for gates in joined for terms in gates for x in terms]
     fits = units is not None and all(x.params[1] - x.params[0] == units for x in parts)
     for matrix, factor in zip(matrices, (row, state), strict=True):
         fits = fits and all(_node(x).spec.shape[:-1] == factor.shape[-1:] for x in matrix)

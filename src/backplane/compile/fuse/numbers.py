@@ -48,10 +48,10 @@ def solved(equations: Equations, near: float, known: dict[Atom, Sum]) -> dict[At
         if not ready:
             return known if not waiting else None
         x, ours, theirs = min(ready, key=_loss_of_digits)
-        found = _solution(x, ours, theirs, known)
-        if found is None:
+        solution = _solution(x, ours, theirs, known)
+        if solution is None:
             return None
-        known = {**known, x: found}
+        known = {**known, x: solution}
     return known
 
 
@@ -73,8 +73,8 @@ def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
     gain = value([(product - {(x, exponent)}, n) for _, product, n in having], known)
     rest = value(ours.difference([(product, n) for _, product, n in having]), known)
     wanted = plus(theirs, rest, -1.0)
-    found = times(wanted, power(gain, -1)) if wanted and gain else ZERO
-    return _root(found, exponent) if found else None
+    solution = times(wanted, power(gain, -1)) if wanted and gain else ZERO
+    return _root(solution, exponent) if solution else None
 
 
 def _root(form: Sum, degree: float) -> Sum | None:

@@ -73,7 +73,7 @@ def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[Grou
     names = [x.name for x in given if x.kind is x.POSITIONAL_OR_KEYWORD]
     numbers = {name: Placeholder(Spec((), "float64")) for name in fused.numbers}
     tensors = [Placeholder(Spec((2,) * rank, "float64")) for _ in range(max(fused.operands))]
-    found = []
+    patterns = []
     for count in fused.operands:
         for absent in _subsets([*fused.neutral]):
             none = {name: fused.neutral[name] for name in absent}
@@ -82,8 +82,8 @@ def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[Grou
             for i, name in enumerate(names):
                 if name in none:
                     operands[i] = scalar(none[name], "float64")
-            found.append(_traced(op, params, operands, whole))
-    return tuple(found)
+            patterns.append(_traced(op, params, operands, whole))
+    return tuple(patterns)
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -127,7 +127,7 @@ class Look(NamedTuple):
 @cache
 def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
     """Forms of primitives with or without a gradient, by the primitives of their sites."""
-    found: dict[Primitive[Any], list[Look]] = {}
+    by_primitive: dict[Primitive[Any], list[Look]] = {}
     for op in PRIMITIVES.values():
         if op.fused and not op.fused.states and op.differentiable == differentiable:
             for i in range(len(op.fused.options)):
@@ -137,5 +137,5 @@ def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
                 reductions = frozenset([inner for inner in inside if inner and inner.reduction])
                 scaled = all(n != 1 for _, n in site.operands[0])
                 for kind in ROOTS if site.op is None else (site.op,):
-                    found.setdefault(kind, []).append(Look(form, reductions, scaled))
-    return found
+                    by_primitive.setdefault(kind, []).append(Look(form, reductions, scaled))
+    return by_primitive

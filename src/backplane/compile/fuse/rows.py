@@ -56,12 +56,12 @@ class Rows(NamedTuple):
 
 def lookups(gradient: Tensor, table: Tensor) -> list[Tensor]:
     """The gradients of lookups in `table` that add up to `gradient`; none if it is no such sum."""
-    found = list[Tensor]()
+    gradients = list[Tensor]()
     for t in terms_of([gradient]):
         if t.op is not scatter_add or t.params["axis"] or t.spec != table.spec:
             return []
-        found.append(t)
-    return found if table.spec.is_static else []
+        gradients.append(t)
+    return gradients if table.spec.is_static else []
 
 
 def find_rows(outputs: Sequence[Tensor], state: Mapping[Tensor, int]) -> dict[Tensor, Rows]:
@@ -70,7 +70,7 @@ def find_rows(outputs: Sequence[Tensor], state: Mapping[Tensor, int]) -> dict[Te
     rows.
     """
     takers: dict[tuple[Tensor, ...], _Taker] = {}
-    found: dict[Tensor, Rows] = {}
+    rows: dict[Tensor, Rows] = {}
     for table, position in state.items():
         new, size = outputs[position], (*table.spec.shape, 0)[0]
         total = product(table.spec.shape)
@@ -83,27 +83,27 @@ def find_rows(outputs: Sequence[Tensor], state: Mapping[Tensor, int]) -> dict[Te
         if gradients and _keeps_other_rows(new, table, gradients):
             if gradients not in takers:
                 takers[gradients] = _Taker(gradients)
-            found[table] = takers[gradients].rows(new)
-    return found
+            rows[table] = takers[gradients].rows(new)
+    return rows
 
 
 def _gradients(new: Tensor) -> tuple[Tensor, ...] | None:
     """The sums of gradients of lookups from which each row of `new` is computed by itself, beside
     the same row of other tables; None if it is not computed so.
     """
-    found: dict[Tensor, None] = {}
+    gradients: dict[Tensor, None] = {}
     seen, waiting = {new}, [new]
     while waiting:
         t = waiting.pop()
         if lookups(t, t):
-            found[t] = None
+            gradients[t] = None
         elif t.op is not None:
             operands = _row_by_row(t)
             if operands is None or len(seen) > MOST_NODES:
                 return None
             waiting += [x for x in operands if x not in seen]
             seen.update(operands)
-    return tuple(found)
+    return tuple(gradients)
 
 
 def _row_by_row(t: Tensor) -> list[Tensor] | None:

@@ -48,15 +48,15 @@ DEPTH = 12
 @cache
 def patterns() -> list[StepPattern]:
     """All steps of optimizers that are declared, without and with each of their options."""
-    found = []
+    every = []
     for op in PRIMITIVES.values():
         if op.step is not None:
             given = inspect.signature(op.infer_rule).parameters.values()
             names = [x.name for x in given if x.kind is x.KEYWORD_ONLY]
             choices = product((False, True), repeat=len(names))
             options = [dict(zip(names, values, strict=True)) for values in choices]
-            found += [StepPattern(op, *op.step, params) for params in options]
-    return found
+            every += [StepPattern(op, *op.step, params) for params in options]
+    return every
 
 
 class Found(NamedTuple):
@@ -92,7 +92,7 @@ class Finder:
 
     def steps(self) -> list[Found]:
         """All steps that are found. No variable belongs to two of them."""
-        found: list[Found] = []
+        steps: list[Found] = []
         used: set[Tensor] = set()
         alike = Counter([v.spec for v in self.new])
 
@@ -101,7 +101,7 @@ class Finder:
             fits = alike[v.spec] >= min([len(p.variables) for p in choice])
             step = self._step(v, choice) if fits and v not in used and self._is_float(v) else None
             if step is not None and used.isdisjoint(step.variables):
-                found.append(step)
+                steps.append(step)
                 used.update(step.variables)
 
         read: set[Tensor] = set()
@@ -122,7 +122,7 @@ class Finder:
             for v in rest:
                 if uses[self.new[v]] == 1:
                     take(v, averages)
-        return found
+        return steps
 
     def _is_float(self, v: Tensor) -> bool:
         spec, new = v.spec, self.new[v]
@@ -136,13 +136,13 @@ class Finder:
         try:  # Another thread may empty the table at any time.
             known = _known[key]
         except KeyError:
-            found = self._found(v, choice)
+            step = self._found(v, choice)
             place = {t: i for i, t in enumerate(nodes)}
-            if found is not None and not place.keys() >= {*self._tensors(found)}:
-                return found  # Some tensors are farther away than the structure tells.
+            if step is not None and not place.keys() >= {*self._tensors(step)}:
+                return step  # Some tensors are farther away than the structure tells.
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            known = _known[key] = found and self._placed(found, place)
+            known = _known[key] = step and self._placed(step, place)
         if known is None:
             return None
         pattern, numbers, scale, places = known
@@ -205,11 +205,11 @@ class Finder:
             forms.append(self._form(v, wide=True))
         for form in forms:
             for pattern in choice:
-                found = self._unified(pattern, v, form)
-                if found is not None:
+                step = self._unified(pattern, v, form)
+                if step is not None:
                     choice.remove(pattern)
                     choice.insert(0, pattern)
-                    return found
+                    return step
         return None
 
     # --- normal forms -----------------------------------------------------------------------------
@@ -246,19 +246,19 @@ class Finder:
     def _containing(self, t: Tensor, near: dict[Tensor, None], wide: bool) -> set[Tensor]:
         """The operations that end in `t` and read its old value, or values of others."""
         own = self.variable.get(t)
-        found: set[Tensor] = set()
+        containing: set[Tensor] = set()
 
         def tells(x: Tensor) -> bool:
             reads_new = x in self.variable and x is not t
-            return x in found or x is own or reads_new or (wide and x in self.new)
+            return x in containing or x is own or reads_new or (wide and x in self.new)
 
         before = -1
-        while before < len(found):  # An operand may stand before an operation, and behind it.
-            before = len(found)
-            found.update(
-                [x for x in reversed(near) if x not in found and any(map(tells, x.inputs))]
+        while before < len(containing):  # An operand may stand before an operation, and behind it.
+            before = len(containing)
+            containing.update(
+                [x for x in reversed(near) if x not in containing and any(map(tells, x.inputs))]
             )
-        return found
+        return containing
 
     def _unified(self, pattern: StepPattern, p: Tensor, form: Grouped) -> Found | None:
         """The step of this pattern, if the new value of `p` is one."""
@@ -266,9 +266,9 @@ class Finder:
             return None
         start = Match({pattern.variables[0]: p, pattern.results[0]: self.new[p]})
         for match in StepUnifier(pattern, self.variable, self._normal).results(start, form):
-            found = self._made(pattern, match)
-            if found is not None:
-                return found
+            step = self._made(pattern, match)
+            if step is not None:
+                return step
         return None
 
     def _made(self, pattern: StepPattern, match: Match) -> Found | None:

@@ -78,16 +78,16 @@ def by_tensors(form: Sum, counts: Callable[[Atom], bool] = is_number) -> Grouped
     """A normal form, by products of tensors. `counts` says which factors belong to coefficients, by
     default scalars.
     """
-    found: dict[Product, Sum] = {}
+    sums: dict[Product, Sum] = {}
     for product, number in form:
         scalars = [pair for pair in product if counts(pair[0])]
         if scalars:
             tensors, term = product.difference(scalars), Sum([(frozenset(scalars), number)])
         else:
             tensors, term = product, ONCE if number == 1 else number_of(number)
-        known = found.get(tensors)
-        found[tensors] = term if known is None else plus(known, term)
-    return {product: total for product, total in found.items() if total}
+        known = sums.get(tensors)
+        sums[tensors] = term if known is None else plus(known, term)
+    return {product: total for product, total in sums.items() if total}
 
 
 @lru_cache(maxsize=512)
@@ -134,14 +134,14 @@ class Unifier:
         product = max(ours, key=lambda p: (sum(self.is_certain(x, match) for x, _ in p), len(p)))
         rest = {p: n for p, n in ours.items() if p != product}
         for other, number in self._partners(product, theirs, match):
-            for found in self.products(product, other, match._replace(factor=ONCE)):
-                scale, factor, equations = self.scale(product), found.factor, found.equations
+            for longer in self.products(product, other, match._replace(factor=ONCE)):
+                scale, factor, equations = self.scale(product), longer.factor, longer.equations
                 left = ours[product] if scale is ONCE else times(ours[product], scale)
                 right = number if factor is ONCE else times(number, factor)
                 if left != right:
                     equations = (*equations, (left, right))
                 remaining = {p: n for p, n in theirs.items() if p != other}
-                yield from self.sums(rest, remaining, Match(found.bound, equations, match.factor))
+                yield from self.sums(rest, remaining, Match(longer.bound, equations, match.factor))
 
     def _partners(
         self, product: Product, theirs: Grouped, match: Match
@@ -169,9 +169,9 @@ class Unifier:
         x, exponent = max(ours, key=lambda pair: self.is_certain(pair[0], match))
         for other, n in theirs:
             if n == exponent:
-                for found in self.atoms(x, other, match):
+                for longer in self.atoms(x, other, match):
                     rest = theirs - {(other, n)}
-                    yield from self.products(ours - {(x, exponent)}, rest, found)
+                    yield from self.products(ours - {(x, exponent)}, rest, longer)
 
     def atoms(self, ours: Atom, theirs: Atom, match: Match) -> Iterator[Match]:
         """Bind an atom, or compare it."""
@@ -181,8 +181,8 @@ class Unifier:
                 yield match
         elif isinstance(ours, Call):
             if isinstance(theirs, Call):
-                for found in self.calls(ours, theirs, match):
-                    yield found._replace(bound={**found.bound, ours: theirs})
+                for longer in self.calls(ours, theirs, match):
+                    yield longer._replace(bound={**longer.bound, ours: theirs})
         elif isinstance(theirs, Tensor):
             bound = self.binding(ours, theirs, match)
             if bound is not None and not (match.bound.keys() & bound.keys()):
@@ -203,8 +203,8 @@ class Unifier:
             yield match
             return
         whole = _of_pattern(ours[0], self.counts), by_tensors(theirs[0], self.counts)
-        for found in self.sums(*whole, match):
-            yield from self._operands(ours[1:], theirs[1:], found)
+        for longer in self.sums(*whole, match):
+            yield from self._operands(ours[1:], theirs[1:], longer)
 
     # --- what patterns of different kinds do in their own ways ------------------------------------
 
@@ -249,8 +249,8 @@ class StepUnifier(Unifier):
 
     def results(self, match: Match, first: Grouped) -> Iterator[Match]:
         """Unify the results one after the other, the first one given, each when it is bound."""
-        for found in self.sums(self.pattern.forms[0], first, match):
-            yield from self._rest(found, {0})
+        for longer in self.sums(self.pattern.forms[0], first, match):
+            yield from self._rest(longer, {0})
 
     def _rest(self, match: Match, done: set[int]) -> Iterator[Match]:
         pattern = self.pattern
@@ -262,8 +262,8 @@ class StepUnifier(Unifier):
                 whole = by_tensors(
                     self.form(match.bound[result], match.bound.get(pattern.gradient))
                 )
-                for found in self.sums(pattern.forms[i], whole, match):
-                    yield from self._rest(found, {*done, i})
+                for longer in self.sums(pattern.forms[i], whole, match):
+                    yield from self._rest(longer, {*done, i})
                 return
 
     def is_certain(self, x: Atom, match: Match) -> bool:
@@ -289,8 +289,8 @@ class StepUnifier(Unifier):
         form = by_tensors(power(self.form(t, gradient), n))
         if len(form) == 1 and theirs not in form:
             ((product, number),) = form.items()
-            for found in self.products(ours, product, match):
-                yield found._replace(factor=times(found.factor, number))
+            for longer in self.products(ours, product, match):
+                yield longer._replace(factor=times(longer.factor, number))
 
     def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
         """The match in which an atom is a tensor of the program; a new value is a variable's."""

@@ -55,8 +55,8 @@ def find_updates(
     outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine
 ) -> list[Tensor]:
     """`outputs`, with optimizer steps as single nodes. `state` pairs variables with outputs."""
-    found = Finder(outputs, state, engine).steps()
-    steps = _undisturbed([_step(each, state) for each in found], outputs, engine)
+    optimizer_steps = Finder(outputs, state, engine).steps()
+    steps = _undisturbed([_step(each, state) for each in optimizer_steps], outputs, engine)
     groups: dict[Hashable, list[Step]] = {}
     for step in steps:
         groups.setdefault(step.key(), []).append(step)
@@ -92,11 +92,11 @@ def keep_to_rows(
     if not {rows_write.name, rows_set.name} & engine.table.keys():
         return list(outputs)
     results, steps = list(outputs), []
-    for table, found in find_rows(outputs, news).items():
+    for table, rows in find_rows(outputs, news).items():
         position = news[table]
-        results[position] = rows_set(table, *found)
+        results[position] = rows_set(table, *rows)
         if table in state and rows_write.name in engine.table:
-            steps.append(Step(rows_write, (), (), (table,), (position,), found))
+            steps.append(Step(rows_write, (), (), (table,), (position,), rows))
     kept = _undisturbed(steps, results, engine)
     if kept:
         _replace(kept, results, engine)
@@ -140,7 +140,7 @@ def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> No
     )
     if not serves(engine.table.get(op.name), node):
         return
-    found = outputs_of(node)
+    written = outputs_of(node)
     for row, step in enumerate(group):
         for column, position in enumerate(step.positions):
-            results[position] = found[column * len(group) + row]
+            results[position] = written[column * len(group) + row]

@@ -43,15 +43,15 @@ def hold(outputs: Sequence[Tensor]) -> list[Tensor]:
     def kept(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node not in held:
             return None
-        found = rebuild(node, inputs)
-        return barrier(found, found)
+        copy = rebuild(node, inputs)
+        return barrier(copy, copy)
 
     return rewrite(outputs, kept)
 
 
 def _sources(t: Tensor) -> set[Tensor]:
     """The computed tensors of which `t` has elements."""
-    found: set[Tensor] = set()
+    sources: set[Tensor] = set()
     waiting = [t]
     for _ in range(MOST):
         if not waiting:
@@ -61,5 +61,5 @@ def _sources(t: Tensor) -> set[Tensor]:
         if maker.op in SELECTING:
             waiting += maker.inputs
         elif node.op not in (None, barrier) and is_float(node.spec.dtype):
-            found.add(node)
-    return found
+            sources.add(node)
+    return sources

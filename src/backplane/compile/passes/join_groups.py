@@ -64,16 +64,16 @@ def _key(node: Tensor) -> Hashable:
 
 def _made(group: Group, made: dict[Hashable, Tensor]) -> list[Tensor]:
     """The results of the group's primitive on its operands, from its node if there is one."""
-    found = made.get((group.op, group.operands, params_key(group.params)))
-    if found is None:
+    results = made.get((group.op, group.operands, params_key(group.params)))
+    if results is None:
         return _listed(group)
-    return outputs_of(found) if group.op.multiple else [found]
+    return outputs_of(results) if group.op.multiple else [results]
 
 
 def _listed(group: Group) -> list[Tensor]:
     with changed(line=group.end.where):
-        found = group.op(*group.operands, **group.params)
-    return found if isinstance(found, list) else [found]
+        results = group.op(*group.operands, **group.params)
+    return results if isinstance(results, list) else [results]
 
 
 def _is_closed(

@@ -44,8 +44,10 @@ def join_loops(outputs: Sequence[Tensor], engine: Engine, *, training: bool) -> 
             if node in forward:
                 made[node], results = _forward(forward[node], inputs)
                 return results
-            found = backward.get(node)
-            return found and _backward(forward[found.scan], found, made[found.scan], inputs)
+            gradient = backward.get(node)
+            return gradient and _backward(
+                forward[gradient.scan], gradient, made[gradient.scan], inputs
+            )
 
         if backward:
             outputs = _replaced(outputs, with_gradient)
@@ -68,11 +70,11 @@ def _replaced(
         if node.op is not scan_:
             return None
         with changed(line=node.where):
-            found = results_of(node, inputs)
-        if found is None:
+            replaced = results_of(node, inputs)
+        if replaced is None:
             return None
         plain = Tensor(scan_, inputs, node.params, node.spec, node.where)
-        results[plain] = found
+        results[plain] = replaced
         return plain  # It stands for the results.
 
     return rewrite(outputs, rule, keep_specs=True)
@@ -213,9 +215,9 @@ def _by_rule(scan: Tensor, stack: int | None) -> Tensor:
     for i in (*range(STATES), *([] if stack is None else [stack])):
         seeds[i] = Placeholder(results[i].spec)
     with assuming(()):
-        found = scan_.cotangents(seeds, results, scan, [True for _ in scan.inputs])[ROW]
-    assert found is not None
-    return found.inputs[0]
+        cotangent = scan_.cotangents(seeds, results, scan, [True for _ in scan.inputs])[ROW]
+    assert cotangent is not None
+    return cotangent.inputs[0]
 
 
 def _are_same(a: Tensor, b: Tensor) -> bool:
@@ -232,9 +234,9 @@ def _forward(loop: _Loop, inputs: Sequence[Tensor]) -> tuple[_Made, dict[int, Te
     outside = dict(zip(loop.body.inputs[WEIGHTS:], inputs[WEIGHTS:], strict=True))
     operands = [inputs[ROW], *_states(inputs, loop.h), *substitute(loop.weights, outside)]
     ys, *others = lstm_saving(*operands)
-    found = dict(enumerate(_states(others, loop.h)))
-    found |= dict.fromkeys(loop.stacks(), ys)
-    return _Made(outside, operands, [ys, *others]), found
+    results = dict(enumerate(_states(others, loop.h)))
+    results |= dict.fromkeys(loop.stacks(), ys)
+    return _Made(outside, operands, [ys, *others]), results
 
 
 def _backward(
@@ -247,10 +249,10 @@ def _backward(
     dx, *states, by_kernel, by_recurrent, by_bias = lstm_grad(
         g_ys, *_states(inputs, loop.h), *made.operands, *made.results
     )
-    found = dict(enumerate(_states(states, loop.h)))
+    results = dict(enumerate(_states(states, loop.h)))
     slopes = gradients(loop.weights, [*made.outside], [by_kernel, by_recurrent, by_bias])
     for i, slope in enumerate(slopes, STATES):
         total = inputs[i]
-        found[i] = total if slope is None else add(total, *substitute([slope], made.outside))
-    found[starts] = dx
-    return found
+        results[i] = total if slope is None else add(total, *substitute([slope], made.outside))
+    results[starts] = dx
+    return results

@@ -88,7 +88,7 @@ class Loop:
         return Stacked(x, True, self.joining.rows_first)
 
     def outside(self) -> dict[Tensor, Stacked]:
-        """What stands, outside of the loop, for its constants and unchanging inputs."""
+        """Replacements, outside of the loop, for its constants and unchanging inputs."""
         known = {t: self.stacked(x) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):
             known[t] = Stacked(x, False)
@@ -118,12 +118,12 @@ def _tied(body: Graph, operands: Sequence[Tensor], carry: int, xs: int) -> dict[
     assumed = assumption()
     if assumed is None:
         return {}
-    found: dict[Tensor, Tensor] = {}
+    tied: dict[Tensor, Tensor] = {}
     for (leaf, axis), source in sizes_inside(assumed, body, operands, carry, xs).same.items():
-        if leaf not in found:
-            found[leaf] = Placeholder(leaf.spec)
-        tie(found[leaf], axis, *source)
-    return found
+        if leaf not in tied:
+            tied[leaf] = Placeholder(leaf.spec)
+        tie(tied[leaf], axis, *source)
+    return tied
 
 
 class Known:

@@ -213,8 +213,8 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 def _sum_of_placed(x: Tensor, keepdims: bool) -> Tensor:
     """The operand that `place` has put between zeros. Gradients of crossentropies add it up."""
     g, labels = x.inputs
-    found = ew.where(names_one(labels, x.params["size"]), g, ew.zero(g))
-    return found if keepdims else shaping.squeeze(found, axes=(x.params["axis"],))
+    result = ew.where(names_one(labels, x.params["size"]), g, ew.zero(g))
+    return result if keepdims else shaping.squeeze(result, axes=(x.params["axis"],))
 
 
 _plus_zero = _neutral(0, (0, 1))

@@ -45,7 +45,7 @@ class After:
         """The states that only add something up, with the terms that each step adds."""
         loop = self.loop
         users = uses_of(loop.outputs, self.order)
-        found = {}
+        sums = {}
         for i, (state, end) in enumerate(zip(loop.states, loop.outputs, strict=False)):
             alone = users[state] == users[end] == 1
             if not (alone and end.op is add and state.spec.is_static):
@@ -58,8 +58,8 @@ class After:
             terms = [*terms_of(end.inputs, inner.__contains__)] if end in inner else []
             if terms.count(state) == 1:
                 terms.remove(state)
-                found[i] = terms
-        return found
+                sums[i] = terms
+        return sums
 
     def _learn(self, core: set[Tensor]) -> None:
         """Find what can be computed outside. `core`, which the next step needs, stays."""
@@ -112,14 +112,14 @@ class After:
         stacked = dict(zip(self.given, made[len(kept) :], strict=True))
         mapping = {x: x for x in (*loop.sequences, *loop.constants, *loop.starts, *made)}
         mapping.update({self.stacks[t]: x for t, x in stacked.items() if t in self.stacks})
-        found = []
+        outputs = []
         for i in range(loop.carry):
             final = finals.get(i, loop.starts[i])
             for t in added.get(i, ()):
                 final = plus(loop.node, final, t)
-            found.append(final)
-        found += [values[y].tensor if y in moved else stacked[y] for y in ys]
-        return substitute(found, mapping)
+            outputs.append(final)
+        outputs += [values[y].tensor if y in moved else stacked[y] for y in ys]
+        return substitute(outputs, mapping)
 
     def _ordered(self, tensors: set[Tensor]) -> list[Tensor]:
         """The tensors in the order of the body, which is the same in every process."""
@@ -141,9 +141,9 @@ class After:
         for products in (True, False):
             for i, terms in rest.items():
                 for t in list(terms):
-                    found = self._sum(t, products)
-                    if found is not None:
-                        added[i].append(found)
+                    sunk = self._sum(t, products)
+                    if sunk is not None:
+                        added[i].append(sunk)
                         terms.remove(t)
         left: dict[int, Tensor | None] = {}
         for i, terms in rest.items():
@@ -166,8 +166,8 @@ class After:
         if products:
             return None
         if t.op is sum_ and self._is_there(t.inputs):
-            found = self._over_steps(t, list(t.inputs))
-            return self._total(t) if found is None else found
+            outside = self._over_steps(t, list(t.inputs))
+            return self._total(t) if outside is None else outside
         return self._total(t)
 
     @staticmethod
@@ -186,11 +186,11 @@ class After:
         )
 
     def _over_steps(self, t: Tensor, inputs: Sequence[Tensor]) -> Tensor | None:
-        found = over_steps(t, [self._value(x) for x in inputs])
-        if found is not None:
+        outside = over_steps(t, [self._value(x) for x in inputs])
+        if outside is not None:
             needed = set().union(*[self.needs.get(x, {x}) for x in inputs])
             self.given.update(dict.fromkeys(self._ordered(needed)))
-        return found
+        return outside
 
     def _total(self, t: Tensor) -> Tensor | None:
         value = self.known.values.get(t)

@@ -27,8 +27,8 @@ def _or_nan(function: Callable[[Value], Results]) -> Callable[[Value], list[Valu
         except np.linalg.LinAlgError:
             if x.ndim == 2:
                 return [np.full_like(y, np.nan) for y in function(np.zeros_like(x) + _eye(x))]
-        found = [run(matrix) for matrix in x.reshape(-1, *x.shape[-2:])]
-        stacks = [np.stack(ys) for ys in zip(*found, strict=True)]
+        results = [run(matrix) for matrix in x.reshape(-1, *x.shape[-2:])]
+        stacks = [np.stack(ys) for ys in zip(*results, strict=True)]
         return [y.reshape(*x.shape[:-2], *y.shape[1:]) for y in stacks]
 
     return run

@@ -116,8 +116,8 @@ def _div(x: Value, y: Value) -> Value:
     dtype = jnp.result_type(x, y)
     if dtype != jnp.float16:
         return jnp.divide(x, y)
-    found = jnp.divide(*[lax.convert_element_type(v, np.float32) for v in (x, y)])
-    return lax.convert_element_type(found, dtype)
+    quotient = jnp.divide(*[lax.convert_element_type(v, np.float32) for v in (x, y)])
+    return lax.convert_element_type(quotient, dtype)
 
 
 @TABLE.add("softplus")

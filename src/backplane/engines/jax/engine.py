@@ -158,8 +158,8 @@ class JaxEngine(Engine):
         """Trace the function."""
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
         with memory.wide(_needs_64_bits(specs)):
-            closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
-        return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
+            closed, results = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        return [Spec(y.shape, y.dtype.name) for y in results], bool(closed.effects)
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
@@ -231,10 +231,10 @@ class JaxEngine(Engine):
 
 def local_devices() -> dict[str, jax.Device]:
     """The devices of this process by name, those that JAX uses by itself first."""
-    found = jax.local_devices()
+    devices = jax.local_devices()
     if jax.default_backend() != "cpu":
-        found = [*found, *jax.local_devices(backend="cpu")]
-    return {f"{d.platform}:{d.id}": d for d in found}
+        devices = [*devices, *jax.local_devices(backend="cpu")]
+    return {f"{d.platform}:{d.id}": d for d in devices}
 
 
 def _needs_64_bits(specs: Sequence[Spec]) -> bool:

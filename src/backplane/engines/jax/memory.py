@@ -108,18 +108,18 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*inputs)
         except (RuntimeError, ValueError):
-            found = _followed(inputs)
-        return run(*found)
+            present = _followed(inputs)
+        return run(*present)
 
     return run
 
 
 def _followed(inputs: Sequence[Value]) -> list[Value]:
     """The new values of a failed call's inputs. If there are none, the error at hand goes on."""
-    found = [current(x) for x in inputs]
-    if all(a is b for a, b in zip(inputs, found, strict=True)):
+    present = [current(x) for x in inputs]
+    if all(a is b for a, b in zip(inputs, present, strict=True)):
         raise
-    return found
+    return present
 
 
 def donating(
@@ -167,9 +167,9 @@ def donating(
         except (RuntimeError, ValueError):
             again = _followed(inputs)
         else:
-            found = results[0]
-            results[0] = found[:count]  # An old value that is kept need not keep the others.
-            return found
+            program = results[0]
+            results[0] = program[:count]  # An old value that is kept need not keep the others.
+            return program
         return start(*again)
 
     def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -199,10 +199,12 @@ def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None])
         return None
     compiled = traced.lower().compile()
     look(compiled)
-    found = compiled.memory_analysis()
-    if found is None or jax.default_backend() != "cpu":  # Devices raise at once.
+    analysis = compiled.memory_analysis()
+    if analysis is None or jax.default_backend() != "cpu":  # Devices raise at once.
         return 0
-    return found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return (
+        analysis.temp_size_in_bytes + analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    )
 
 
 def _try(size: int) -> None:

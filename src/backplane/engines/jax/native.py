@@ -45,5 +45,5 @@ def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **window: Any) -> Val
 
 def transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Value:
     """The gradient of a linear function of a tensor of `shape`."""
-    (found,) = jax.linear_transpose(linear, jax.ShapeDtypeStruct(shape, g.dtype))(g)
-    return found
+    (cotangent,) = jax.linear_transpose(linear, jax.ShapeDtypeStruct(shape, g.dtype))(g)
+    return cotangent

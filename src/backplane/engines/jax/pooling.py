@@ -69,8 +69,8 @@ def _of_slices(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Valu
 def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:
     tiles = windows.tiles(x, _lowest(x))
     y = _largest(tiles, axes=windows.inner, keepdims=False)
-    found = (tiles == windows.spread(y)) | (tiles != tiles)
-    numbers = jnp.where(found, windows.numbered(dtype), dtype.type(windows.elements - 1))
+    is_largest = (tiles == windows.spread(y)) | (tiles != tiles)
+    numbers = jnp.where(is_largest, windows.numbered(dtype), dtype.type(windows.elements - 1))
     return y, jnp.min(numbers, axis=windows.inner)
 
 

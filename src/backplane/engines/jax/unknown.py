@@ -42,12 +42,12 @@ def sizes(value: Value) -> Shape:
 
 def variables(inputs: Sequence[Value]) -> set[str]:
     """The names in the symbolic sizes of values, and in values that are sizes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for value in inputs:
         for size in (value,) if is_size(value) else np.shape(value):
             if is_size(size):
-                found |= size._get_vars()
-    return found
+                names |= size._get_vars()
+    return names
 
 
 def may_be_sizes(x: Value) -> bool:
@@ -110,8 +110,8 @@ def computed(function: Function, inputs: Sequence[Value]) -> tuple[Value, ...] |
     if not all(map(may_be_sizes, jax.eval_shape(partial(results, 0)))):
         return None
     with deferred_signals(), jax.ensure_compile_time_eval():
-        found = [list(map(np.asarray, results(trial))) for trial in range(3)]
-    sizes = [_as_sizes(values, trials) for values in zip(*found, strict=True)]
+        outcomes = [list(map(np.asarray, results(trial))) for trial in range(3)]
+    sizes = [_as_sizes(values, trials) for values in zip(*outcomes, strict=True)]
     return None if any(n is None for n in sizes) else tuple(sizes)
 
 
@@ -124,10 +124,10 @@ def _as_sizes(values: Sequence[np.ndarray], trials: _Trials) -> Value | None:
         return None
     if all((x == values[0]).all() for x in values):
         return values[0]
-    found = np.empty(values[0].shape, object)
-    for place in np.ndindex(found.shape):
-        found[place] = trials.size([int(x[place]) for x in values])
-    return None if None in found.flat else found if found.ndim else found[()]
+    sizes = np.empty(values[0].shape, object)
+    for place in np.ndindex(sizes.shape):
+        sizes[place] = trials.size([int(x[place]) for x in values])
+    return None if None in sizes.flat else sizes if sizes.ndim else sizes[()]
 
 
 def inferred(function: Function, inputs: Sequence[Value], names: set[str]) -> tuple[Value, ...]:

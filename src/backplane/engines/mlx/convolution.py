@@ -82,7 +82,7 @@ def conv_kernel_grad(
     window = kernel_shape[:-2]
     place = Placement.of(x.shape[1:-1], window, **at)
     before, after = zip(*place.pairs, strict=True)
-    found = mx.conv_general(
+    gradient = mx.conv_general(
         mx.swapaxes(x, 0, -1),
         mx.swapaxes(g, 0, -1),
         stride=at["dilation"],
@@ -90,4 +90,4 @@ def conv_kernel_grad(
         kernel_dilation=at["strides"],
     )
     # What no window reaches makes the result larger than the kernel.
-    return mx.moveaxis(found[(slice(None), *map(slice, window))], 0, -2)
+    return mx.moveaxis(gradient[(slice(None), *map(slice, window))], 0, -2)

@@ -109,11 +109,11 @@ def _quotient(name: str, of_floats: Lowering, of_ints: Lowering) -> None:
 
         def lowering(x: Value, y: Value) -> Value:
             unsafe = (y == 0) | (y == -1) if signed else y == 0
-            found = of_ints(x, mx.where(unsafe, mx.ones_like(y), y))
-            zeros = mx.zeros_like(found)
+            quotient = of_ints(x, mx.where(unsafe, mx.ones_like(y), y))
+            zeros = mx.zeros_like(quotient)
             if name == "mod":
-                return mx.where(unsafe, zeros, found)
-            return mx.where(y == 0, zeros, mx.where(unsafe, -x, found) if signed else found)
+                return mx.where(unsafe, zeros, quotient)
+            return mx.where(y == 0, zeros, mx.where(unsafe, -x, quotient) if signed else quotient)
 
         return lowering
 

@@ -80,7 +80,7 @@ class MLXEngine(Engine):
         return zeros(spec.shape, MLX[spec.dtype])
 
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
-        """What a function gives; on the processor if it takes float64."""
+        """The results of a function; on the processor if it takes float64."""
         with mx.stream(mx.cpu) if any(s.dtype == "float64" for s in specs) else nullcontext():
             return super().abstract(function, specs)
 

@@ -75,8 +75,8 @@ def _qr(x: Value, *, complete: bool) -> list[Value]:
     """MLX has reduced factors only. NumPy computes others, not while `mx.compile` traces."""
     rows, columns = x.shape[-2:]
     if complete and rows > columns:
-        found = get("numpy").table["qr"].function(to_numpy(x), complete=True)
-        return [from_numpy(t) for t in found]
+        factors = get("numpy").table["qr"].function(to_numpy(x), complete=True)
+        return [from_numpy(t) for t in factors]
     return list(linalg.qr(x, stream=mx.cpu))
 
 
@@ -119,8 +119,8 @@ def _followed(
 
     @mx.custom_function
     def run(*operands: Value) -> Any:
-        found = kernel(*operands, **params)
-        return tuple(found) if multiple else found[0]
+        results = kernel(*operands, **params)
+        return tuple(results) if multiple else results[0]
 
     @run.vjp
     def _(operands: Any, g: Any, y: Any) -> Any:

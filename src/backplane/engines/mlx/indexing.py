@@ -88,10 +88,10 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
             shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
             return mx.full(shape, missing, x.dtype)
         valid, safe = _inside(indices, size)
-        found = mx.take(x, safe, axis)
+        taken = mx.take(x, safe, axis)
         if is_float(dtype):
-            return found + _along(mx.where(valid, nothing, missing), found.ndim, axis)
-        return mx.where(_along(valid, found.ndim, axis), found, missing)
+            return taken + _along(mx.where(valid, nothing, missing), taken.ndim, axis)
+        return mx.where(_along(valid, taken.ndim, axis), taken, missing)
 
     return lowering
 
@@ -131,7 +131,7 @@ def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
 
 
 def _scattering(x: Value) -> AbstractContextManager[Any]:
-    """Where elements of `x` are written to indices: GPUs have no kernels for those of 64 bits."""
+    """The device on which elements of `x` are written: GPUs have no such kernels of 64 bits."""
     return mx.stream(mx.cpu) if x.dtype.size == 8 else nullcontext()
 
 

@@ -81,7 +81,7 @@ def max_pool_take(v: Value, _x: None, _y: None, positions: Value, **at: Unpack[P
     """`v` read at the places of the maxima."""
     place = _placed(v.shape[1:-1], at)
     v = _padded(v, place, 0)
-    found = mx.zeros(positions.shape, v.dtype)
+    taken = mx.zeros(positions.shape, v.dtype)
     for i, key in enumerate(place.indices):
-        found = found + masked(v[key], positions == i)
-    return found
+        taken = taken + masked(v[key], positions == i)
+    return taken

@@ -152,8 +152,8 @@ class Place(NamedTuple):
     @property
     def line(self) -> Line | None:
         """Its file name and number."""
-        found = next(islice(self.code.co_positions(), self.instruction // 2, None), (None,))[0]
-        return None if found is None else (self.code.co_filename, found)
+        number = next(islice(self.code.co_positions(), self.instruction // 2, None), (None,))[0]
+        return None if number is None else (self.code.co_filename, number)
 
 
 @dataclass(slots=True)
@@ -220,11 +220,11 @@ class Scope:
             return x.name
         root = self.root
         key = (x.dtype, x.array.shape, x.array.tobytes())
-        found = root._known.get(key)
-        if found is None:
-            found = root._known[key] = [f"c{len(root.literals)}"]
-            root.literals[found[0]] = x.array
-        return found[0]
+        names = root._known.get(key)
+        if names is None:
+            names = root._known[key] = [f"c{len(root.literals)}"]
+            root.literals[names[0]] = x.array
+        return names[0]
 
     def add(
         self, op: str, inputs: Sequence[Symbol | None], count: int, attributes: dict[str, Any]
@@ -234,9 +234,9 @@ class Scope:
         key: Hashable = None
         if not any(isinstance(value, Body) for value in attributes.values()):
             key = (op, names, count, tuple([(k, _exact(v)) for k, v in attributes.items()]))
-            found = self.find(key)
-            if found is not None:
-                return found
+            equal = self.find(key)
+            if equal is not None:
+                return equal
         outputs = [self.name() for _ in range(count)]
         place = _place.get()
         self.nodes.append(Node(op, names, tuple(outputs), attributes))

@@ -219,8 +219,8 @@ def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window
         # Several thin matrices cost more than one of them all.
         parts, width = [concat(*parts, axis=x.rank - 1)], math.prod(window) * channels
     cotangents = g.reshape((-1, filters))
-    found = [node("Gemm", part.reshape((-1, width)), cotangents, transA=1) for part in parts]
-    return concat(*found, axis=0).reshape(kernel_shape)
+    products = [node("Gemm", part.reshape((-1, width)), cotangents, transA=1) for part in parts]
+    return concat(*products, axis=0).reshape(kernel_shape)
 
 
 def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:

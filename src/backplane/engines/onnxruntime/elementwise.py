@@ -158,8 +158,8 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
         count = node(
             "ReduceSum", node(kind, wide, dtype="bool").cast("int64"), keepdims=0, shape=()
         )
-        found = count.cast("bool").cast("int64")
-        index = node("Add", index, node("Mul", found, number(bit, "int64")))
+        bad = count.cast("bool").cast("int64")
+        index = node("Add", index, node("Mul", bad, number(bit, "int64")))
     nothing = node("Gather", ints(0), index, axis=0, shape=())
     shape = node("Shape", x, dtype="int64", shape=(x.rank,))
     return node("Reshape", x, node("Add", shape, nothing), shape=x.shape, allowzero=1)

@@ -306,8 +306,8 @@ _NODE = re.compile(r"Name:'(?:fused )?(v\d+)")
 
 def _failing_line(places: Mapping[str, Place], program: Call, error: BaseException) -> Line | None:
     """The line of the emitted program that made the node which an error names: the innermost."""
-    found = reversed(_NODE.findall(str(error)))
-    return next((places[x].line for x in found if x in places), None)
+    names = reversed(_NODE.findall(str(error)))
+    return next((places[x].line for x in names if x in places), None)
 
 
 def _threads(program: Program) -> int:

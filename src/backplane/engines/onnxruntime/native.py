@@ -89,7 +89,7 @@ def _parts(scope: Scope, outputs: Sequence[str]) -> Iterator[_Part]:
             groups.append(([], None))
         else:
             groups[-1][0].append(node)
-    wanted, found = set(outputs), list[_Part]()
+    wanted, done = set(outputs), list[_Part]()
     for nodes, call in reversed(groups):
         if call is not None and wanted.isdisjoint(call.outputs):
             call = None
@@ -97,8 +97,8 @@ def _parts(scope: Scope, outputs: Sequence[str]) -> Iterator[_Part]:
         part = Scope(nodes=nodes, literals=scope.literals)
         made = [name for node in nodes for name in node.outputs if name in wanted]
         wanted |= names_read(part, made)
-        found.append(_Part(part, made, call))
-    return reversed(found)
+        done.append(_Part(part, made, call))
+    return reversed(done)
 
 
 def _session(part: _Part, values: Mapping[str, Any], start: Start) -> Callable[..., list[Value]]:

@@ -104,12 +104,12 @@ def _split(x: Symbol, count: int) -> list[Symbol]:
 
 def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[Ints, Symbol]:
     """For each place in the windows, in row-major order: `g` where the first maximum is."""
-    found: Symbol | None = None
+    before: Symbol | None = None
     masked = {}
     for at in sorted(parts):
         hit = node("Equal", parts[at], y)
-        first = hit if found is None else node("And", hit, node("Not", found))
-        found = hit if found is None else node("Or", found, hit)
+        first = hit if before is None else node("And", hit, node("Not", before))
+        before = hit if before is None else node("Or", before, hit)
         masked[at] = node("Where", first, g, number(0, g.dtype))
     return masked
 

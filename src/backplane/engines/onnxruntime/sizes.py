@@ -38,8 +38,8 @@ def as_size(value: Symbol | int) -> Size:
         return value
     if value.array is not None:
         return int(value.array)
-    found: Symbol | None = current().find(("size", value.name))
-    return found or node("Reshape", value.cast("int64"), ints(1), shape=(1,))
+    size: Symbol | None = current().find(("size", value.name))
+    return size or node("Reshape", value.cast("int64"), ints(1), shape=(1,))
 
 
 def as_scalar(n: Size) -> Symbol:

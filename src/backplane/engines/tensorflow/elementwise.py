@@ -35,8 +35,8 @@ def _maximum(x: Value, y: Value) -> Value:
     number a is larger than 1: there it is the smaller one.
     """
     if x.dtype.is_floating and tf.is_symbolic_tensor(x) and tf.is_symbolic_tensor(y):
-        found = {x.op.type, y.op.type}
-        if found & _SCALED and "Const" not in found:
+        kinds = {x.op.type, y.op.type}
+        if kinds & _SCALED and "Const" not in kinds:
             x = opaque(x)
     return tf.maximum(x, y)
 

@@ -108,8 +108,8 @@ class TensorFlow(Engine):
         """Trace the function."""
         graph = tf.__internal__.FuncGraph(STAND_INS)
         with graph.as_default():
-            found, _ = super().abstract(function, specs)
-        return found, native.is_stateful(graph)
+            inferred, _ = super().abstract(function, specs)
+        return inferred, native.is_stateful(graph)
 
     def as_value(self, result: Any) -> Value:
         """A tensor; rows that were picked by their numbers are made dense."""
@@ -140,8 +140,8 @@ class TensorFlow(Engine):
 
     def devices(self) -> list[str]:
         """All devices: accelerators first."""
-        found = tf.config.list_logical_devices()
-        names = [d.name.removeprefix("/device:").lower() for d in found]
+        logical = tf.config.list_logical_devices()
+        names = [d.name.removeprefix("/device:").lower() for d in logical]
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def with_device(self, name: str) -> Engine:

@@ -53,8 +53,8 @@ def _eigh(x: Value) -> list[Value]:
 @TABLE.add("eig", unless=is_half)
 def _eig(x: Value) -> list[Value]:
     kind = tf.complex64 if x.dtype == tf.float32 else tf.complex128
-    found = raw.Eig(input=tf.stop_gradient(x), compute_v=True, Tout=kind)
-    return [f(t) for t in (found.e, found.v) for f in (tf.math.real, tf.math.imag)]
+    factors = raw.Eig(input=tf.stop_gradient(x), compute_v=True, Tout=kind)
+    return [f(t) for t in (factors.e, factors.v) for f in (tf.math.real, tf.math.imag)]
 
 
 @TABLE.add("fft", unless=is_half)

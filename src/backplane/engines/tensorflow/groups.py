@@ -64,15 +64,15 @@ def _chosen(x: Value, by_kernel: Results, by_sums: Results) -> list[Value]:
 
 def _normalized_by_kernel(x: Value, *parameters: Value, epsilon: float) -> list[Value]:
     gamma, beta = [_flat(t) for t in parameters] or _nothing(x)
-    found = raw.FusedBatchNormV3(
+    results = raw.FusedBatchNormV3(
         x=_as_images(x), scale=gamma, offset=beta, mean=tf.zeros(0), variance=tf.zeros(0),
         epsilon=epsilon, is_training=True,
     )  # fmt: skip
     kept = ints((*[1] * (x.shape.rank - 1), x.shape[-1]))
     # The result that is named the variance is a mean over one row less.
-    moments = found.reserve_space_1, found.reserve_space_2
+    moments = results.reserve_space_1, results.reserve_space_2
     centre, variance = [raw.Reshape(tensor=t, shape=kept) for t in moments]
-    return [_like(found.y, x), centre, variance, _scale(variance, epsilon)]
+    return [_like(results.y, x), centre, variance, _scale(variance, epsilon)]
 
 
 def _scale(variance: Value, epsilon: float) -> Value:
@@ -122,14 +122,14 @@ def _normalize_grad(
 def _by_kernel(g: Value, x: Value, centre: Value, scale: Value, *gamma: Value) -> list[Value]:
     """The kernel computes 1 / √(variance + ε), which is `scale`: so ε may be 0 here."""
     factor = _flat(gamma[0]) if gamma else _nothing(x)[0]
-    found = raw.FusedBatchNormGradV3(
+    gradients = raw.FusedBatchNormGradV3(
         y_backprop=_as_images(g), x=_as_images(x), scale=factor,
         reserve_space_1=_flat(centre), reserve_space_2=tf.square(1 / _flat(scale)),
         reserve_space_3=tf.zeros(0), epsilon=0.0, is_training=True,
     )  # fmt: skip
-    by_parameters = (found.scale_backprop, found.offset_backprop)
+    by_parameters = (gradients.scale_backprop, gradients.offset_backprop)
     return [
-        _like(found.x_backprop, x),
+        _like(gradients.x_backprop, x),
         *[raw.Reshape(tensor=t, shape=vector(gamma[0].shape)) for t in by_parameters if gamma],
     ]
 
@@ -161,11 +161,11 @@ def _normalize_by(
     """
     if not in_own_program():
         return (x - centre) * (_scale(variance, epsilon) * gamma) + beta
-    found = raw.FusedBatchNormV3(
+    results = raw.FusedBatchNormV3(
         x=_as_images(x), scale=_flat(gamma), offset=_flat(beta), mean=_flat(centre),
         variance=_flat(variance), epsilon=epsilon, is_training=False,
     )  # fmt: skip
-    return _like(found.y, x)
+    return _like(results.y, x)
 
 
 # --- connectionist temporal classification --------------------------------------------------------
@@ -190,14 +190,14 @@ def _ctc_loss(scores: Value, labels: Value, steps: Value, counts: Value) -> list
     padded = tf.pad(labels, [[0, 0], [0, 1]])
     places = tf.where(tf.sequence_mask(tf.maximum(counts, 1), tf.shape(padded)[1]))
     wide = tf.cast(scores, tf.float64)
-    found = raw.CTCLoss(
+    results = raw.CTCLoss(
         inputs=tf.transpose(wide, [1, 0, 2]), labels_indices=places,
         labels_values=tf.gather_nd(tf.where(counts[:, None] > 0, padded, 0), places),
         sequence_length=steps, ctc_merge_repeated=True, ignore_longer_outputs_than_inputs=True,
     )  # fmt: skip
-    loss = tf.where(_fit(labels, steps, counts), found.loss, number(math.inf, "float64"))
+    loss = tf.where(_fit(labels, steps, counts), results.loss, number(math.inf, "float64"))
     loss = tf.where(_unknown(wide, steps), number(math.nan, "float64"), loss)
-    slopes = tf.transpose(found.gradient, [1, 0, 2])
+    slopes = tf.transpose(results.gradient, [1, 0, 2])
     slopes = tf.where(tf.math.is_inf(loss)[:, None, None], number(0, "float64"), slopes)
     by_blanks = _loss_of_blanks(wide, steps)
     without = counts <= 0, counts[:, None, None] <= 0

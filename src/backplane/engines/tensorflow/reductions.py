@@ -229,10 +229,10 @@ def _ordered_bits(x: Value) -> Value:
         wide = tf.int64 if x.dtype.size == 8 or x.dtype == tf.uint32 else tf.int32
         return raw.Cast(x=x, DstT=wide)
     kind = tf.int32 if x.dtype == tf.float32 else tf.int64
-    found = raw.Bitcast(input=x + number(0, x.dtype.name), type=kind)  # −0 + 0 is 0
-    sign = raw.RightShift(x=found, y=number(kind.size * 8 - 1, kind.name))
+    integers = raw.Bitcast(input=x + number(0, x.dtype.name), type=kind)  # −0 + 0 is 0
+    sign = raw.RightShift(x=integers, y=number(kind.size * 8 - 1, kind.name))
     largest = number(kind.max, kind.name)
-    keys = raw.BitwiseXor(x=found, y=raw.BitwiseAnd(x=sign, y=largest))
+    keys = raw.BitwiseXor(x=integers, y=raw.BitwiseAnd(x=sign, y=largest))
     return raw.SelectV2(condition=raw.IsNan(x=x), t=largest, e=keys)
 
 

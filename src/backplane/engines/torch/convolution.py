@@ -78,8 +78,8 @@ def planned(
     sizes = shape[1:-1]
     if None in sizes:
         return lambda sizes: plan(sizes, slid)
-    found = plan(sizes, slid)  # type: ignore[arg-type]
-    return lambda sizes: found
+    result = plan(sizes, slid)  # type: ignore[arg-type]
+    return lambda sizes: result
 
 
 Builder = Callable[..., Lowering]
@@ -119,8 +119,8 @@ def on_two_axes(build: Builder) -> Builder:
                 x if at is None or x is None else x.unsqueeze(at)
                 for x, at in zip(operands, places, strict=False)
             ]
-            found = lowering(*lifted)
-            return [y.squeeze(1) for y in found] if type(found) is list else found.squeeze(made)
+            result = lowering(*lifted)
+            return [y.squeeze(1) for y in result] if type(result) is list else result.squeeze(made)
 
         return on_one_axis
 
@@ -232,12 +232,12 @@ def conv_kernel_grad(
         misread = _is_misread(x, plan, strides)
         if misread:
             operands = [y.float() for y in operands]
-        _, found, _ = torch.ops.aten.convolution_backward.default(
+        _, gradient, _ = torch.ops.aten.convolution_backward.default(
             *operands, None,
             strides, plan.amounts, dilation, False, none, groups, (False, True, False),
         )  # fmt: skip
-        found = found.to(x.dtype) if misread else found
-        return found.permute(*range(2, found.ndim), 1, 0)
+        gradient = gradient.to(x.dtype) if misread else gradient
+        return gradient.permute(*range(2, gradient.ndim), 1, 0)
 
     return lowering
 

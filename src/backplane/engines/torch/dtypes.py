@@ -48,10 +48,10 @@ def _by_bits(spec: Spec, function: Lowering, *, flipped: bool, back: bool) -> Lo
         return x.view(signed) ^ lowest if flipped else x.view(signed)
 
     def lowering(*operands: Value, out: Value | None = None) -> Value:
-        found = function(*map(as_signed, operands))
+        result = function(*map(as_signed, operands))
         if back:
-            found = (found ^ lowest if flipped else found).view(dtype)
-        return found if out is None else out.copy_(found)
+            result = (result ^ lowest if flipped else result).view(dtype)
+        return result if out is None else out.copy_(result)
 
     return lowering
 

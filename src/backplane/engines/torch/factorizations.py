@@ -63,8 +63,8 @@ def _eigh(x: Value) -> list[Value]:
 
 @TABLE.add("eig", unless=is_half)
 def _eig(x: Value) -> list[Value]:
-    found = _or_nan(torch.linalg.eig, x.detach())
-    return [part.contiguous() for t in found for part in (t.real, t.imag)]
+    factors = _or_nan(torch.linalg.eig, x.detach())
+    return [part.contiguous() for t in factors for part in (t.real, t.imag)]
 
 
 @TABLE.add("fft", unless=is_half)

@@ -197,10 +197,10 @@ def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool])
         weight = gamma[0] if gamma else None
         if x.is_cuda and x.itemsize < 4:
             mean, scale = mean.float(), scale.float()
-        found = aten.native_layer_norm_backward.default(
+        gradients = aten.native_layer_norm_backward.default(
             g.contiguous(), x.contiguous(), shape, mean, scale, weight, weight, mask
         )
-        return list(found[: 1 + 2 * len(gamma)])
+        return list(gradients[: 1 + 2 * len(gamma)])
 
     return lowering
 
@@ -210,12 +210,12 @@ def _columns_gradient(
 ) -> list[Value | None]:
     if _has_few_rows(x, g, mean, scale, *gamma):
         weight = gamma[0].reshape(-1) if gamma else None
-        found = aten.native_batch_norm_backward.default(
+        gradients = aten.native_batch_norm_backward.default(
             _as_images(g), _as_images(x), weight, None, None, mean.reshape(-1), scale.reshape(-1),
             True, 0.0, mask,
         )  # fmt: skip
-        dx = _like(found[0], x) if mask[0] else None
-        by_parameters = found[1:]
+        dx = _like(gradients[0], x) if mask[0] else None
+        by_parameters = gradients[1:]
     else:
         centred = x - mean
         total, moment = g.sum(axes, True), (g * centred).sum(axes, True)
@@ -292,11 +292,11 @@ def _ctc(
     dtype = scores.dtype
     logs = torch.log_softmax(scores.double(), 2).clamp_(min=LEAST_LOG).transpose(0, 1)
     given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
-    found, alphas = aten._ctc_loss.Tensor(*given, blank, True)
+    losses, alphas = aten._ctc_loss.Tensor(*given, blank, True)
     # Where -1e30 was added, the labels do not fit, whatever the scores are. Adding 0 makes 0 of -0.
     counted = torch.arange(len(logs), device=logs.device).unsqueeze(1) < steps
     unknown = (logs.isnan().any(2) & counted).any(0)
-    loss = torch.where(found > -LEAST_LOG / 2, math.inf, found + 0)
+    loss = torch.where(losses > -LEAST_LOG / 2, math.inf, losses + 0)
     loss = torch.where(unknown, math.nan, loss)
     if not sloped:
         return loss.to(dtype), None
@@ -403,11 +403,11 @@ def lstm_saving(*operands: Value) -> list[Value]:
         return [*lstm(*operands), x.new_empty(0, dtype=torch.uint8)]
     given = [t.detach() for t in _layer(*operands)]
     with torch.enable_grad():  # Without a tape it keeps nothing.
-        found = aten.mkldnn_rnn_layer.default(
+        results = aten.mkldnn_rnn_layer.default(
             *given, FORWARDS, [], LSTM, h.shape[1], ONE_LAYER, BIASES, ONE_DIRECTION, TIME_FIRST,
             TRAINS,
         )  # fmt: skip
-    return list(found)
+    return list(results)
 
 
 @TABLE.add("lstm_grad", unless=_has_no_lstm_gradient)

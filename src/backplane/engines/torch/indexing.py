@@ -123,10 +123,10 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
 
     def lowering(x: Value, indices: Value) -> Value:
         shape = x.shape
-        found, _ = selected(x, axis, indices)
+        rows, _ = selected(x, axis, indices)
         if indices.ndim == 1:
-            return found
-        return found.reshape(shape[:axis] + indices.shape + shape[axis + 1 :])
+            return rows
+        return rows.reshape(shape[:axis] + indices.shape + shape[axis + 1 :])
 
     if specs[0].dtype in SIGNED:
         return lambda x, indices: modular(specs[0], lambda bits: lowering(bits, indices))(x)
@@ -177,8 +177,8 @@ def _added_in_order(rows: Value, indices: Value, sizes: Sequence[int]) -> Value:
     offsets = torch._convert_indices_from_coo_to_csr(ordered, sizes[0], out_int32=False)
     table = rows.reshape(rows.shape[0], -1)
     bags = torch.ops.aten._embedding_bag_forward_only
-    found = bags(table, order, offsets, False, SUM, False, None, include_last_offset=True)[0]
-    return found.reshape(sizes)
+    sums = bags(table, order, offsets, False, SUM, False, None, include_last_offset=True)[0]
+    return sums.reshape(sizes)
 
 
 SUM = 0

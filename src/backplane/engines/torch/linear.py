@@ -73,8 +73,8 @@ def _by_size(large: float) -> Lowering:
             and x.is_cpu
             and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
         ):
-            found = onednn(x, y)
-            return found if out is None else out.copy_(found)
+            result = onednn(x, y)
+            return result if out is None else out.copy_(result)
         return torch.mm(x, y, out=out)
 
     return _asking(product)

@@ -77,13 +77,13 @@ def _enter(known: Known, x: Value) -> None:
 
 def _owned(arrays: Arrays) -> list[Value]:
     """The arrays themselves where they are a step's own, or become so, else copies that are."""
-    found = []
+    owned = []
     for x in arrays:
         if not (_is_in(_own, x) or _taken(x)):
             x = np.array(x, order="C")
             _enter(_own, x)
-        found.append(x)
-    return found
+        owned.append(x)
+    return owned
 
 
 def renamed(own: Value) -> Value:

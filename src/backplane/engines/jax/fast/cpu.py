@@ -181,7 +181,7 @@ def _kernel_grad(
     at = Placement.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
     channels = x.ndim - 1
     spatial = range(1, channels)
-    found = lax.conv_general_dilated(
+    gradient = lax.conv_general_dilated(
         lax.optimization_barrier(lax.transpose(x, (channels, *spatial, 0))),
         lax.optimization_barrier(lax.transpose(g, (*spatial, 0, channels))),
         window_strides=dilation,
@@ -189,7 +189,7 @@ def _kernel_grad(
         rhs_dilation=strides,
         dimension_numbers=native.layout(len(strides)),
     )
-    return lax.transpose(found, (*spatial, 0, channels))
+    return lax.transpose(gradient, (*spatial, 0, channels))
 
 
 # --- what XLA is told -----------------------------------------------------------------------------

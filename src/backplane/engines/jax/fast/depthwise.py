@@ -40,11 +40,11 @@ def input_grad(
     # Over `g` windows are one step apart, and there are as many as `x` has elements.
     apart = Placement.of(g.shape[1:-1], size, (1,) * len(size), "valid", window["dilation"])
     turned = lax.rev(kernel, range(len(size)))
-    found = _sum_of_products(g, apart, turned)
+    gradient = _sum_of_products(g, apart, turned)
     if filters == groups:
-        return found
+        return gradient
     return lax.reduce(
-        lax.reshape(found, (*shape, filters // groups)), zero(g), lax.add, (len(shape),)
+        lax.reshape(gradient, (*shape, filters // groups)), zero(g), lax.add, (len(shape),)
     )
 
 

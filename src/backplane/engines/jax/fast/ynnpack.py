@@ -43,11 +43,11 @@ def chosen(function: Function, specs: Sequence[Spec], jit: Jit) -> Function:
     """`function`, compiled by `jit` as suits the shapes of its inputs, whose specs are given."""
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
     forms: dict[bool, Function] = {}
-    found: dict[Shapes, Function] = {}
+    by_shapes: dict[Shapes, Function] = {}
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         shapes = tuple([inputs[i].shape for i in unknown])
-        form = found.get(shapes)
+        form = by_shapes.get(shapes)
         return (first(inputs) if form is None else form)(*inputs)
 
     def first(inputs: tuple[Value, ...]) -> Function:
@@ -55,7 +55,7 @@ def chosen(function: Function, specs: Sequence[Spec], jit: Jit) -> Function:
             return form_of(False)  # It becomes part of the trace, and is compiled with that.
         # What is traced here is not traced again: JAX keeps it with the function.
         form = form_of(serves(jax.jit(function).trace(*inputs).jaxpr.jaxpr))
-        found[tuple([inputs[i].shape for i in unknown])] = form
+        by_shapes[tuple([inputs[i].shape for i in unknown])] = form
         return form
 
     def form_of(library: bool) -> Function:

@@ -43,13 +43,13 @@ WANTED = "sharding_constraint"
 def _lines(text: str) -> dict[str, str]:
     """The instructions of a program by name. A computation stands for its result."""
     lines, computation = {}, ""
-    for found in filter(None, map(LINE.match, text.splitlines())):
-        if found["computation"]:
-            computation = found["computation"]
+    for match in filter(None, map(LINE.match, text.splitlines())):
+        if match["computation"]:
+            computation = match["computation"]
             continue
-        lines[found["name"]] = found[0]
-        if found["root"]:
-            lines[computation] = found[0]
+        lines[match["name"]] = match[0]
+        if match["root"]:
+            lines[computation] = match[0]
     return lines
 
 
@@ -112,17 +112,17 @@ class Gathers(threading.local):
         operations, self._operations = self._operations, {}
         lines = _lines(text)
         gathers, moves, at_end = Counter[str](), Counter[str](), set[str]()
-        for found in MOVE.finditer(text):
-            scope, kind = (SCOPE.findall(found[0]) or [""])[-1], found["kind"]
-            if not scope and WANTED not in found[0]:
-                scope = self._behind(found["operand"], lines, operations)
+        for match in MOVE.finditer(text):
+            scope, kind = (SCOPE.findall(match[0]) or [""])[-1], match["kind"]
+            if not scope and WANTED not in match[0]:
+                scope = self._behind(match["operand"], lines, operations)
                 at_end.add(scope)
             operation = operations.get(int(scope or -1))
             if operation is None:
                 continue  # It was traced for an earlier program, and told with that.
             if kind == "all-gather":
                 gathers[scope] += 1
-            elif kind == "all-to-all" or self._is_part(found["shapes"], operation):
+            elif kind == "all-to-all" or self._is_part(match["shapes"], operation):
                 moves[scope] += 1
         for scope in {**gathers, **moves}:
             operation = operations[int(scope)]

@@ -77,8 +77,8 @@ class _Graph:
 
     def only_user(self, name: str) -> Node | None:
         """The one node that reads a value, if nobody else does."""
-        found = self.users.get(name, ())
-        return found[0] if len(found) == 1 else None
+        users = self.users.get(name, ())
+        return users[0] if len(users) == 1 else None
 
     def operand(self, each: Node) -> str | None:
         """The operand that varies, of a sum or product with a constant."""
@@ -160,12 +160,12 @@ class _Graph:
         rest = nodes[place:]
         del nodes[place:]
         self.scope._known = {}  # An equal node may come later.
-        found: list[Symbol] = []
+        replacement: list[Symbol] = []
         with building(self.scope):
-            yield found
+            yield replacement
         self.scope._known = known
         nodes += rest
-        last.op, last.inputs, last.attributes = "Identity", (found[0].name,), {}
+        last.op, last.inputs, last.attributes = "Identity", (replacement[0].name,), {}
 
 
 def _read_inside(each: Node) -> Iterator[str]:
@@ -217,21 +217,21 @@ def _combined(graph: _Graph, chain: _Chain) -> tuple[Symbol, Symbol]:
 def _into_kernel(graph: _Graph, chain: _Chain, made: Node, moved: Node) -> None:
     """Let a transposed convolution, whose kernel is (inputs, outputs, *spatial), do the work."""
     x, kernel, *biases = made.inputs
-    with graph.replacing(chain.nodes[-1]) as found:
+    with graph.replacing(chain.nodes[-1]) as replacement:
         scale, shift = _combined(graph, chain)
         for name in biases:
             shift = node("Add", node("Mul", Symbol(name, DTYPE), scale), shift)
         factor = scale.reshape((chain.channels, *[1] * (chain.rank - 2)))
         scaled = node("Mul", Symbol(kernel, DTYPE), factor)
         y = node("ConvTranspose", Symbol(x, DTYPE), scaled, shift, **made.attributes)
-        found.append(node("Transpose", y, perm=_to_last(chain.rank)))
+        replacement.append(node("Transpose", y, perm=_to_last(chain.rank)))
 
 
 def _normalize(graph: _Graph, chain: _Chain) -> None:
     """Let a `BatchNormalization` do the work, channels first."""
-    with graph.replacing(chain.nodes[-1]) as found:
+    with graph.replacing(chain.nodes[-1]) as replacement:
         scale, shift = _combined(graph, chain)
         mean, variance = (literal(np.full(chain.channels, n, DTYPE)) for n in (0, 1))
         x = node("Transpose", Symbol(chain.source, DTYPE), perm=_to_first(chain.rank))
         y = node("BatchNormalization", x, scale, shift, mean, variance, epsilon=0.0)
-        found.append(node("Transpose", y, perm=_to_last(chain.rank)))
+        replacement.append(node("Transpose", y, perm=_to_last(chain.rank)))

@@ -141,8 +141,8 @@ def stepping(call: Call, steps: Sequence[Placed], count: int) -> Call:
     """
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        found = list(call(*inputs))
-        plain, computed = found[:count], iter(found[count:])
+        results = list(call(*inputs))
+        plain, computed = results[:count], iter(results[count:])
         calls: list[Any] = []
         news: dict[int, Value] = {}
         for step in steps:

@@ -45,11 +45,11 @@ def tensor(array: np.ndarray) -> Value:
     """
     copy = _aligned_copy(array)
     if copy.dtype.kind != "V":
-        found = _from_dlpack(copy.__dlpack__())
-        return found if not accelerated() else _copied(found)
+        made = _from_dlpack(copy.__dlpack__())
+        return made if not accelerated() else _copied(made)
     # DLPack knows no more than NumPy does of its own: bfloat16 and its like go as their bits.
-    found = _from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
-    return _copied(found, array.dtype.name)
+    made = _from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
+    return _copied(made, array.dtype.name)
 
 
 @cache
@@ -126,8 +126,8 @@ def call(function: Any, traced: Function, retry: str, careful: bool = False) -> 
 
 def _without_arithmetic(config: bytes) -> bytes:
     """The configuration of a call, without the optimizer that rewrites arithmetic."""
-    found = tf.compat.v1.ConfigProto.FromString(config)
-    rewrites = found.graph_options.rewrite_options
+    proto = tf.compat.v1.ConfigProto.FromString(config)
+    rewrites = proto.graph_options.rewrite_options
     rewrites.arithmetic_optimization = type(rewrites).OFF
-    serialized: bytes = found.SerializeToString()
+    serialized: bytes = proto.SerializeToString()
     return serialized

@@ -237,17 +237,17 @@ def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
 
 def _steps(new: Value) -> set[Any]:
     """The operations of the chain behind a new value."""
-    found: set[Any] = set()
+    refs: set[Any] = set()
     if isinstance(new, Rows) or new.dtype.name not in _DTYPES:
-        return found
+        return refs
     waiting = [new]
-    while waiting and len(found) <= LONGEST:
+    while waiting and len(refs) <= LONGEST:
         x = waiting.pop()
-        if x.op in found or x.op.type not in ARITHMETIC or x.shape.as_list() != new.shape.as_list():
+        if x.op in refs or x.op.type not in ARITHMETIC or x.shape.as_list() != new.shape.as_list():
             continue
-        found.add(x.op)
+        refs.add(x.op)
         waiting.extend(x.op.inputs)
-    return found
+    return refs
 
 
 def _chain(states: Sequence[State], members: list[int], order: Sequence[Any]) -> Chain:

@@ -100,11 +100,11 @@ def _number(x: Value) -> Any:
     """
     if x.is_cpu or hasattr(x, _MARK):
         return x.item()
-    found = getattr(x, _NUMBER, None)
-    if found is None:
-        found = x.item()
-        setattr(x, _NUMBER, found)
-    return found
+    number = getattr(x, _NUMBER, None)
+    if number is None:
+        number = x.item()
+        setattr(x, _NUMBER, number)
+    return number
 
 
 def _rate(x: Value) -> float | torch.Tensor:

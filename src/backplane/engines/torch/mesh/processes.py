@@ -129,16 +129,16 @@ def gathered(thing: Any) -> list[Any]:
         ValueError: in every process, if they are of different kinds: the processes do not make the
             same calls.
     """
-    found: list[Any] = [None] * dist.get_world_size()
+    things: list[Any] = [None] * dist.get_world_size()
     with lost_processes():
-        dist.all_gather_object(found, thing)
-    for rank, other in enumerate(found):
-        if _kind(other) != _kind(found[0]):
+        dist.all_gather_object(things, thing)
+    for rank, other in enumerate(things):
+        if _kind(other) != _kind(things[0]):
             raise ValueError(
                 "the processes of a mesh must make the same calls: process 0 sends "
-                f"{found[0]!r}, process {rank} sends {other!r}"
+                f"{things[0]!r}, process {rank} sends {other!r}"
             )
-    return found
+    return things
 
 
 def _kind(thing: Any) -> Any:

@@ -93,10 +93,10 @@ class Operation:
             for x, at in zip(operands, plan.operands, strict=False)
         ]
         # Sizes among the operands are parameters of the plan.
-        found = plan.lowering(*parts)
-        if isinstance(found, list | tuple):
-            return [self._joined(y, plan) for y in found]
-        return self._joined(found, plan)
+        results = plan.lowering(*parts)
+        if isinstance(results, list | tuple):
+            return [self._joined(y, plan) for y in results]
+        return self._joined(results, plan)
 
     def _joined(self, y: Value, plan: _Plan) -> Value:
         if plan.again is not None:
@@ -173,9 +173,9 @@ class _Planner:
             if bool(((places < 0) | (places >= whole)).any()):
                 raise IndexError(f"there are {whole} slices")
             here = (places >= start) & (places < start + count)
-            found = lowering(x, torch.where(here, places - start, 0))
+            taken = lowering(x, torch.where(here, places - start, 0))
             shape = (*(1,) * axis, *here.shape, *(1,) * (x.ndim - axis - 1))
-            return torch.where(here.reshape(shape), found, found.new_zeros(()))
+            return torch.where(here.reshape(shape), taken, taken.new_zeros(()))
 
         return run
 
