@@ -14,20 +14,9 @@ from backplane.compile.accumulation import accumulated
 from backplane.compile.precision import Lowering
 from backplane.core.graph import Tensor, substitute, toposort
 from backplane.core.variable import Variable
+from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import Slope, slope_of, slopes_in
 from backplane.ops.creation import scalar
-from backplane.ops.elementwise import (
-    abs,
-    add,
-    div,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    maximum,
-    mul,
-    where,
-)  # fmt: skip
 from backplane.ops.reduction import all
 
 
@@ -90,7 +79,7 @@ def planned(
         plan.updates = dict(zip(plan.updates, split.news, strict=True))
         plan.outputs, finite = split.outputs[: len(outputs)], split.outputs[len(outputs) :]
     if finite and scale is not None and scaling is not None:
-        kept = {v: where(finite[0], new, v) for v, new in plan.updates.items()}
+        kept = {v: ew.where(finite[0], new, v) for v, new in plan.updates.items()}
         plan.updates = kept | _adapted(scale, finite[0], scaling.steps or 1)
     return Planned(plan.outputs, plan.updates, scale)
 
@@ -125,9 +114,9 @@ class _Plan:
 
         def scaled(node: Tensor, made: Tensor) -> Tensor:
             if scale is not None and node in seeds:
-                made = mul(made, scale)
+                made = ew.mul(made, scale)
             if scale is not None and node in self.slopes:
-                return made if seeds.isdisjoint(self.slopes[node].seeds) else div(made, scale)
+                return made if seeds.isdisjoint(self.slopes[node].seeds) else ew.div(made, scale)
             return made
 
         news = list(self.updates.values())
@@ -157,19 +146,21 @@ def _variable(value: float, name: str, dtype: str = "float32") -> Variable:
 
 def _finite(slopes: Sequence[Tensor]) -> Tensor:
     """Whether all elements of the gradients are finite."""
-    finite = [less(abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
+    finite = [ew.less(ew.abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
     each = [all(t, axes=tuple(range(t.ndim)), keepdims=False) if t.ndim else t for t in finite]
-    return reduce(logical_and, each)
+    return reduce(ew.logical_and, each)
 
 
 def _adapted(scale: Variable, finite: Tensor, steps: int) -> Updates:
     """The next scale of the loss, and the number of finite steps since it changed."""
     count = _variable(0, "loss_scale_steps", "int32")
-    following = add(count, scalar(1, "int32"))
-    full = less_equal(scalar(steps, "int32"), following)
-    doubled = mul(scale, scalar(2.0, "float32"))
-    halved = maximum(mul(scale, scalar(0.5, "float32")), scalar(1.0, "float32"))
+    following = ew.add(count, scalar(1, "int32"))
+    full = ew.less_equal(scalar(steps, "int32"), following)
+    doubled = ew.mul(scale, scalar(2.0, "float32"))
+    halved = ew.maximum(ew.mul(scale, scalar(0.5, "float32")), scalar(1.0, "float32"))
     return {
-        scale: where(finite, where(full, doubled, scale), halved),
-        count: where(logical_and(finite, logical_not(full)), following, scalar(0, "int32")),
+        scale: ew.where(finite, ew.where(full, doubled, scale), halved),
+        count: ew.where(
+            ew.logical_and(finite, ew.logical_not(full)), following, scalar(0, "int32")
+        ),
     }

@@ -12,22 +12,11 @@ from functools import reduce
 import numpy as np
 
 from backplane.core.graph import Tensor, constant
+from backplane.ops import elementwise as ew
 from backplane.ops import indexing, reduction
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import arange, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
-from backplane.ops.elementwise import (
-    add,
-    cast,
-    equal,
-    exp,
-    log,
-    log1p,
-    maximum,
-    minimum,
-    where,
-    zero,
-)
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, cumsum
@@ -74,12 +63,12 @@ def shifted(x: Tensor, by: int, fill: float) -> Tensor:
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
     """The elements of integer matrices where `keep` holds, in front, followed by `fill`."""
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
-    places = maximum(count - 1, integer(0)) + _row_starts(keep)
+    places = ew.maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])
     found = []
     for x in matrices:
         # A dropped element adds 0 to the element before it.
-        added = where(keep, x - fill, constant(0, x.spec.dtype))
+        added = ew.where(keep, x - fill, constant(0, x.spec.dtype))
         put = shaped_as(scatter_add, places, merge_axes(added, [[0, 1]]), places, axis=0)
         found.append(shaped_as(reshape, keep, put) + fill)
     return found
@@ -112,11 +101,11 @@ def log_sum(terms: Sequence[Tensor]) -> Tensor:
     largest, *rest = map(stop_gradient, terms)
     others: list[Tensor] = []
     for t in rest:
-        others.append(minimum(t, largest))
-        largest = maximum(largest, t)
-    exact = largest + log1p(reduce(add, [exp(t - largest) for t in others]))
+        others.append(ew.minimum(t, largest))
+        largest = ew.maximum(largest, t)
+    exact = largest + ew.log1p(reduce(ew.add, [ew.exp(t - largest) for t in others]))
     # The derivative of each term is its share in the sum.
-    return with_slope(exact, log(reduce(add, [exp(t - exact) for t in terms])))
+    return with_slope(exact, ew.log(reduce(ew.add, [ew.exp(t - exact) for t in terms])))
 
 
 def with_slope(value: Tensor, slope: Tensor) -> Tensor:
@@ -130,10 +119,10 @@ def largest_and_others(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """
     places = positions(x, axis)
     beside = tuple([i for i in range(x.ndim) if i != axis])
-    top = cast(argmax(x, axis=axis), dtype=places.spec.dtype)
-    first = equal(expand_dims(top, axes=(axis,)), expand_dims(places, axes=beside))
-    largest = sum(where(first, x, zero(x)), axes=(axis,), keepdims=True)
-    others = where(first, zero(x), exp(x - largest))
+    top = ew.cast(argmax(x, axis=axis), dtype=places.spec.dtype)
+    first = ew.equal(expand_dims(top, axes=(axis,)), expand_dims(places, axes=beside))
+    largest = sum(ew.where(first, x, ew.zero(x)), axes=(axis,), keepdims=True)
+    others = ew.where(first, ew.zero(x), ew.exp(x - largest))
     return largest, sum(others, axes=(axis,), keepdims=True)
 
 

@@ -25,22 +25,13 @@ from backplane.compile.fuse.unify import (
 from backplane.core.graph import Tensor, is_scalar
 from backplane.core.registry import PRIMITIVES
 from backplane.engines.base import Engine
-from backplane.ops.elementwise import (
-    abs,
-    add,
-    div,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    pow,
-    sqrt,
-    sub,
-)
+from backplane.ops import elementwise as ew
 from backplane.ops.updates import average_update
 
 FLOATS = ("float32", "float64")
-ARITHMETIC = frozenset([add, sub, mul, div, neg, pow, sqrt, maximum, minimum, abs])
+ARITHMETIC = frozenset(
+    [ew.add, ew.sub, ew.mul, ew.div, ew.neg, ew.pow, ew.sqrt, ew.maximum, ew.minimum, ew.abs]
+)
 DEPTH = 12
 """The depth, in operations, to which a step is searched."""
 
