@@ -273,9 +273,7 @@ def as_new_shape(shape: object, what: str) -> tuple[list[Tensor], tuple[int | No
 
 
 def check_possible(sizes: Sequence[int | None], what: str) -> None:
-    """Raise ValueError, naming `what`, if a known size is negative, or if there are too many
-    elements for any machine.
-    """
+    """ValueError, naming `what`, for a negative size, or too many elements for any machine."""
     if any(n is not None and n < 0 for n in sizes):
         raise ValueError(f"{what}: sizes must be 0 or more, got {tuple(sizes)}")
     try:

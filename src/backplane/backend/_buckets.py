@@ -135,9 +135,7 @@ class Bucketed:
         return max(padded, default=None) if len(places) == len(sources) else None
 
     def _check(self, values: list[Any], padded: list[Any], lengths: Lengths) -> None:
-        """Compare outputs and new values of variables with and without padding. Nothing is
-        updated.
-        """
+        """Compare results with and without padding. Nothing is updated."""
         f = self._function
         results = [*f.outputs, *f.news]
         both = Function(f.inputs, results, engine=f.engine, name=f.name)

@@ -113,9 +113,7 @@ class _Found:
 
 
 def api(function: F) -> F:
-    """Decorator for K functions of tensors. It applies the call rule, and puts the name of the
-    function into errors of the primitives and helpers below it.
-    """
+    """Decorator for K functions of tensors: applies the call rule, and names them in errors."""
     settled: dict[Any, Call] = {}
     find, current = settled.get, context.current
     engines.DEFAULT_CHANGED.append(settled.clear)
@@ -180,9 +178,7 @@ def _general(function: Call, wrapper: Call) -> Call:
 
 
 def bound_values(tree: object) -> Any:
-    """`tree`; inside of a function of an engine's library (`core.native`), with the values that its
-    tensors have there.
-    """
+    """`tree`, with the values that its tensors have inside of a native function, if in one."""
     bound = context.current().bound
     if bound is None:
         return tree
@@ -247,9 +243,7 @@ def creates(function: F) -> F:
 def _settle(
     function: Call, general: Call, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call:
-    """Settle a kind of call: calls in the same mode and on the same engine, with as many arguments
-    of the same types, and keywords of the same names.
-    """
+    """Settle calls in one mode and engine, with arguments of these types and names."""
     _check_flags(function, args, kwargs)
     if mode == "symbolic":
         return function
@@ -263,9 +257,7 @@ def _settle(
 
 
 def _check_flags(function: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """TypeError if an argument that says yes or no has another type: `"no"` would mean yes. Types
-    are looked at once, like all that is settled by them.
-    """
+    """TypeError if a flag is no bool: `"no"` would mean yes. Types are looked at once."""
     flags = [name for name, kind in function.__annotations__.items() if kind == "bool"]
     if flags:
         named = inspect.unwrap(function).__code__.co_varnames

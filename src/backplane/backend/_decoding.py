@@ -182,9 +182,7 @@ class _Search:
         return [ew.maximum(t, self.impossible) for t in ends]
 
     def extended(self, log: Tensor, ways: list[Tensor], last: Tensor, match: Tensor) -> Tensor:
-        """Log-probabilities (samples, width, labels) of all sequences with one more label, except
-        of sequences that are in the beam already.
-        """
+        """Log-probabilities of sequences with one more label, except those in the beam already."""
         labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
         numbers = rg.row(rg.row(rg.positions(labels, 1)))
         longer = _before(numbers, ways, last) + expand_dims(labels, axes=(1,))
@@ -213,8 +211,6 @@ class _Search:
 
 
 def _before(labels: Tensor, ways: list[Tensor], last: Tensor) -> Tensor:
-    """Log-probabilities of what one of these labels may follow. A label behind the same label needs
-    a blank between them.
-    """
+    """Log-probabilities of what labels may follow. Equal labels need a blank between them."""
     same = ew.equal(expand_dims(last, axes=(2,)), labels)
     return ew.where(same, expand_dims(ways[0], axes=(2,)), expand_dims(ways[2], axes=(2,)))

@@ -29,9 +29,7 @@ _tracer: list[Any] = []
 
 
 def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
-    """Let PyTorch's compiler trace the program of a call of `function` in the place of `wrapper`,
-    which is `function` with the call rule.
-    """
+    """Let PyTorch's compiler trace the program of a call of `function` in place of `wrapper`."""
     name = f"{function.__module__}.{function.__name__}"
     FUNCTIONS[name] = function
     CALL_RULE.add(wrapper.__code__)

@@ -230,9 +230,7 @@ def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:
 
 
 def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bool) -> None:
-    """Give the call of a convolution the layout that Keras 1 meant. `decided` tells that the call
-    names a data format in today's spelling.
-    """
+    """Give a call the layout that Keras 1 meant. `decided`: it names today's data format."""
     if function == "conv1d":
         call.setdefault("data_format", "channels_last")
     if function not in KERNELS or decided:

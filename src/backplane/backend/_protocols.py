@@ -149,9 +149,7 @@ def _tf_tensor(x: Tensor) -> Any:
 
 
 def _present(x: Tensor, name: str) -> Any:
-    """The value of a tensor inside of a function of that engine, or of one that needs no feeding;
-    None if there is none.
-    """
+    """The value of a tensor in a native function, or of a closed one; None if it has none."""
     bound = context.current().bound
     engine = engines.get(name)
     if bound is not None and bound.engine is engine:
@@ -173,9 +171,7 @@ def _jax_array(x: Tensor) -> Any:
 
 
 def _mlx_array(x: Tensor) -> Any:
-    """The value of `Tensor.__mlx_array__`. MLX's operators ask for it, and leave nothing to their
-    right operand.
-    """
+    """The value for MLX's operators, which leave nothing to their right operand."""
     value = _present(x, "mlx")
     if value is not None:
         return value

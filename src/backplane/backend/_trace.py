@@ -1,6 +1,4 @@
-"""Runs K functions at once. They are traced for the shapes and dtypes of their arguments, and the
-traces are kept.
-"""
+"""Runs K functions at once, by traces for shapes and dtypes of arguments, which are kept."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ def unflatten(like: object, leaves: list[Any]) -> Any:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: object, leaf: type | tuple[()] = ()) -> Any:
-    """A tree of the same structure, with `function` applied to each leaf. Objects of the class
-    `leaf` are leaves too.
-    """
+    """A tree with `function` applied to each leaf; objects of the class `leaf` are leaves too."""
     if isinstance(tree, leaf):
         return function(tree)
     if isinstance(tree, dict):

@@ -35,9 +35,7 @@ def folder(name: str) -> Path:
 
 
 def topics() -> dict[str, Path]:
-    """The pages by topic: the name of the file without its ending, such as `start/old-code`. Pages
-    to read come first.
-    """
+    """The pages by topic, such as `start/old-code`; pages to read come first."""
     pages = folder("docs")
     named = {
         p.relative_to(pages).with_suffix("").as_posix(): p for p in sorted(pages.rglob("*.md"))

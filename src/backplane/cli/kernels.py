@@ -47,18 +47,14 @@ class Work(NamedTuple):
     """Whether to leave the outputs as they are: a compiler may join their sums with the work."""
 
     def function(self, K: Any, whole: bool = False) -> Call:
-        """A call of that function. It returns the sums of the outputs, unless they are wanted as a
-        whole.
-        """
+        """A call of the function; sums of the outputs, unless the whole is wanted."""
         outputs = [t if whole or self.whole else K.sum(t) for t in self.outputs]
         inputs, values = [t for t, _ in self.feeds], [array for _, array in self.feeds]
         return partial(K.function(inputs, outputs, self.updates), values)
 
 
 class Case(NamedTuple):
-    """Work of certain sizes: what it is, the quantity that decides, and what builds it for K and a
-    dtype.
-    """
+    """Work of certain sizes: its name, the quantity that decides, and what builds it."""
 
     label: str
     quantity: float

@@ -15,9 +15,7 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def notebook(text: str) -> str:
-    """The notebook, as JSON, of a program: its docstring is the first cell, and each paragraph of
-    its statements is another one.
-    """
+    """A program as a notebook in JSON: its docstring, then a cell for each paragraph."""
     body = ast.parse(text).body
     cells = [_cell("markdown", _title(ast.literal_eval(body[0].value)))]  # type: ignore[attr-defined]
     lines = text.replace(PARSED, "parser.parse_args([])").splitlines()

@@ -98,9 +98,7 @@ def _write_choice(file: str, name: str) -> None:
 
 
 def _is_in_keras(name: str) -> bool:
-    """Whether Keras 3 can read the name under `backend`. Names of modules count: Keras 3 takes
-    some, and it is not for us to change them.
-    """
+    """Whether Keras 3 can read the name under `backend`. It takes some module names, too."""
     engine = canonical(name)
     return engine is None or name.startswith("backplane.") or ENGINES[engine].in_keras
 

@@ -1,6 +1,4 @@
-"""The changes that `K.function` makes to the graph that it is given: mixed precision, a scaled
-loss, and a batch in parts.
-"""
+"""The changes that `K.function` makes to its graph: precision, scaled loss, batch in parts."""
 
 from __future__ import annotations
 

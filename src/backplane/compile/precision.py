@@ -23,9 +23,7 @@ After = Callable[[Tensor, Tensor], Tensor]
 
 
 class Lowering:
-    """Rewrites graphs for a low precision. `precise` are tensors whose last element-wise operations
-    keep their precision: new values of variables.
-    """
+    """Rewrites graphs for a low precision; the last operations of `precise` keep theirs."""
 
     def __init__(self, dtype: str, ends: Collection[Tensor] = (), precise: Sequence[Tensor] = ()):
         self.dtype = dtype

@@ -14,9 +14,7 @@ PATIENCE = 1.0
 
 @contextmanager
 def shown(what: str) -> Iterator[None]:
-    """Context manager: if it takes longer than `PATIENCE`, a line on stderr says `what` and for how
-    long. Nothing is written if stderr is no terminal.
-    """
+    """Context manager: after `PATIENCE`, a line on a terminal's stderr says `what` and how long."""
     if not sys.stderr.isatty():
         yield
         return

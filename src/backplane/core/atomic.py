@@ -119,9 +119,7 @@ def under(
 
 
 def alone(variables: Sequence[InDomain], write: Callable[..., Any], *args: object) -> None:
-    """`write(*args)` while nobody else writes to the variables. Functions that write to a variable
-    without a domain wait until they may give it one.
-    """
+    """`write(*args)` while nobody else writes to the variables, whose domains may come late."""
 
     def attempt() -> bool:
         if domains_of(variables) != domains:  # Somebody was quicker.

@@ -245,9 +245,7 @@ MOST_CALLERS = 16
 
 
 def user_line() -> Where | None:
-    """The innermost line outside of this package that is being executed: new tensors belong to it,
-    unless the context names another line.
-    """
+    """The user's line that is being executed, to which new tensors belong, or the context's."""
     context = current()
     if context.line is not None:
         return context.line
@@ -267,9 +265,7 @@ _warned: dict[Any, Any] = {}
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn in the name of the user's line that is being executed, also where other libraries stand
-    between it and this package.
-    """
+    """Warn in the name of the user's line, even if other libraries stand in between."""
     where = user_line()
     if where is None:
         warnings.warn(text, category, stacklevel=2)

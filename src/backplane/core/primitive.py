@@ -40,9 +40,7 @@ def primitive(
     *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: object
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
 def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
-    """Decorator: declare a primitive with these traits (see `Primitive`). Its name is that of the
-    spec rule, unless `name` is given.
-    """
+    """Decorator: declare a primitive with traits (see `Primitive`), named after its spec rule."""
 
     def declare(rule: SpecRule) -> Primitive[Any]:
         key = name or rule.__name__.rstrip("_")

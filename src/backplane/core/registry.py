@@ -1,6 +1,4 @@
-"""Primitives by name and engines by name: where `ops`, `compile`, `backend` and engines meet. Also
-what errors say of a name that nobody has.
-"""
+"""Primitives and engines by name, where packages meet; errors about unknown names."""
 
 from __future__ import annotations
 

@@ -52,9 +52,7 @@ class Sizes:
         return [(t, i) for t, i in axes if i not in self._known(t)]
 
     def _needed(self, x: Tensor) -> Sequence[Axis]:
-        """The tensors whose sizes must be known before the trait of `x` is asked, because it looks
-        at them itself.
-        """
+        """The tensors whose sizes the trait of `x` itself looks at."""
         return ()
 
     def _known(self, x: Tensor) -> dict[int, Axis | None]:

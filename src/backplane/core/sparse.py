@@ -68,9 +68,7 @@ def is_sparse_matrix(value: object) -> bool:
 
 
 def is_triple(value: object) -> bool:
-    """Whether `value` is the triple (indices, values, shape) of a matrix, the form that TensorFlow
-    1 took for feeding.
-    """
+    """Whether `value` is (indices, values, shape), as TensorFlow 1 took matrices for feeding."""
     if not isinstance(value, tuple) or len(value) != 3:
         return False
     return [np.ndim(part) for part in value] == [2, 1, 1] and len(value[2]) == 2

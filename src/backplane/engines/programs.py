@@ -144,9 +144,7 @@ def emitted_line() -> Line | None:
 
 
 def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:
-    """A compiled program, marked to have replaced the variables behind these outputs when it
-    returns: their old values are gone.
-    """
+    """A compiled program that replaces the variables behind these outputs: their old values go."""
     if outputs:
         run.written = frozenset(outputs)  # type: ignore[attr-defined]
     return run

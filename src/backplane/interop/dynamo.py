@@ -104,9 +104,7 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
 
 
 def _draws_freely(found: Trace) -> bool:
-    """Whether random numbers without a seed are all that keeps a trace from being run again: they
-    come from PyTorch's own generator.
-    """
+    """Whether only unseeded random numbers, PyTorch's own here, keep a trace from serving again."""
     freely = not any(key.given for key in found.keys)
     return freely and not (found.variables or found.foreign)
 

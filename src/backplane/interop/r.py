@@ -188,9 +188,7 @@ def from_zero(axes: Any, what: str) -> Any:
 
 
 def _fit_ranks(name: str, given: dict[str, Any]) -> None:
-    """R's vector of length one is a number here. Where a variable says that one axis is meant, it
-    gets it back.
-    """
+    """R's vectors of length one are numbers here, unless a variable says that they have an axis."""
     if name == "set_value" and {"x", "value"} <= given.keys():
         given["value"] = ranked(given["x"], given["value"])
     elif name == "batch_set_value" and "tuples" in given:

@@ -63,9 +63,7 @@ def _steps_of_stack(output: Tensor, axis: int) -> Sequence[Axis]:
 def sizes_inside(
     outside: Sizes, body: Graph, operands: Sequence[Tensor], carry: int, xs: int
 ) -> Assumption:
-    """The unknown sizes in the body of a scan, whose inputs have those of the operands. So have
-    states, unless a step changes their sizes.
-    """
+    """The unknown sizes in a scan's body: those of the operands, unless a step changes them."""
     same: dict[Axis, Axis] = {}
     for i, (leaf, source) in enumerate(zip(body.inputs, operands, strict=True)):
         skip = int(carry <= i < carry + xs)
@@ -144,9 +142,7 @@ class _Backward:
         self.constants = [i for i in floats if i >= carry + xs]
 
     def _live(self, states: Sequence[int]) -> list[int]:
-        """The states through which a cotangent flows: their end has one, or a step, now or later,
-        computes something from them that has one.
-        """
+        """The states through which a cotangent flows, from their end or from a step's results."""
         order = toposort(self.body.outputs)
         reached_from = {i: reached(order, [self.body.inputs[i]]) for i in states}
         losses = {self.body.outputs[self.carry + j] for j in self.moving}

@@ -76,9 +76,7 @@ def _written_out(scores: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) 
 
 
 def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
-    """The log of the probability of each sample's labels. The forward variables of CTC are computed
-    one time step after another.
-    """
+    """The log of the probability of labels, by CTC's forward variables, step by step."""
     blank = rg.size_of(logs, 2) - 1
     path = _with_blanks(labels, blank)
     emitted = rg.picked(permuted(logs, (0, 2, 1)), path)

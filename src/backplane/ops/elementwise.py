@@ -41,9 +41,7 @@ BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """The trait `stacks`. Operands are broadcast, so time must stay in front of axes that only
-    other operands have.
-    """
+    """The trait `stacks`: time stays in front of axes that only other operands have."""
     assert node.op is not None
     aligned = []
     for x, stacked, _ in operands:
@@ -365,9 +363,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
-    repeated.
-    """
+    """The trait `stacks`: kernels take operands of one shape, so constant ones are repeated."""
     g, y = [v.tensor for v in operands]
     if not operands[0].stacked:
         g = sh.broadcast_like(g, y)

@@ -248,9 +248,7 @@ in_single(lu)
 
 
 def determinant_parts(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The sign of the determinants, and the diagonals of U whose products they are but for the
-    sign.
-    """
+    """The sign of determinants, and the diagonals of U, whose products they are otherwise."""
     factors, order = lu(x)
     return _parity(order, x.spec.dtype), diagonal(factors)
 

@@ -42,9 +42,7 @@ def _(g: Cotangents, y: Sequence[Tensor], re: Tensor, im: Tensor) -> Cotangents:
 
 
 def backward(re: Tensor, im: Tensor) -> Pair:
-    """The sums with e^(+2πi·kt/n): what `fft` makes of the parts in the other order, in the other
-    order.
-    """
+    """The sums with e^(+2πi·kt/n): `fft` of swapped parts, swapped."""
     b, a = fft(im, re)
     return a, b
 
@@ -58,9 +56,7 @@ def inverse_fft(re: Tensor, im: Tensor) -> Pair:
 
 @fft.decompose
 def _(re: Tensor, im: Tensor) -> list[Tensor]:
-    """Products with the matrix of the transform. Its angles are those of kt modulo n, so that they
-    are as exact for large numbers.
-    """
+    """Products with the transform's matrix; angles of kt modulo n stay exact for large numbers."""
     dtype = re.spec.dtype
     if dtype in HALVES:
         parts = fft(ew.cast(re, dtype="float32"), ew.cast(im, dtype="float32"))

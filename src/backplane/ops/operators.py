@@ -250,9 +250,7 @@ def getitem(x: Tensor, key: object) -> Tensor:
 
 
 def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
-    """The size that `K.shape(y)[i]` stands for, which is known to be a size and may be a known one,
-    or the sizes of `K.shape(y)[i:j]`.
-    """
+    """The size, maybe a known one, of `K.shape(y)[i]`, or the sizes of `K.shape(y)[i:j]`."""
     shape = x.spec.shape
     if len(shape) != 1 or (shape[0] or RANKS) >= RANKS or not is_integer(x.spec.dtype):
         return None

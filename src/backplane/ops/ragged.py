@@ -114,9 +114,7 @@ def with_slope(value: Tensor, slope: Tensor) -> Tensor:
 
 
 def largest_and_others(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """The largest element along an axis, and the sum of exp(y − it) over the others, for the
-    logarithm of a sum in the same way.
-    """
+    """The largest element along an axis, and the sum of exp(y − it) over the others."""
     places = positions(x, axis)
     beside = tuple([i for i in range(x.ndim) if i != axis])
     top = ew.cast(argmax(x, axis=axis), dtype=places.spec.dtype)

@@ -250,9 +250,7 @@ def _largest(x: Tensor, axis: int) -> Tensor:
 
 
 def _in_single(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A composition that computes in float32 for float16, where the sum of many exponentials would
-    be infinite.
-    """
+    """A composition in float32 for float16, where sums of exponentials are infinite."""
 
     def composed(x: Tensor, **params: Any) -> Tensor:
         if x.spec.dtype != "float16":

@@ -61,9 +61,7 @@ def _(
 
 
 def _of_product(g: Tensor, x: Tensor, indices: Tensor, updates: Tensor) -> tuple[Tensor, Tensor]:
-    """Each factor gets the product of the others. It follows from the number of zeros and from the
-    product of what is not zero.
-    """
+    """Each factor gets the product of the others, by counting zeros."""
 
     def split(factor: Tensor) -> tuple[Tensor, Tensor]:
         is_zero = ew.equal(factor, ew.zero(factor))

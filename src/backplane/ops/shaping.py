@@ -35,9 +35,7 @@ Sizes = tuple[int | None, ...]
 
 
 def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The trait `axes`: a size that is an operand, or the -1 if it can only be the one unknown size
-    of x.
-    """
+    """The trait `axes`: a size that is an operand, or a -1 that must be x's one unknown size."""
     shape = node.params["shape"]
     if shape[axis] != -1:
         return given(node, axis)

@@ -254,9 +254,7 @@ Key = int | Point
 def _reach(
     plan: Plan, inner: dict[int, Placed], widths: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """The distance that each item reaches to the left and to the right of its middle, with what is
-    written beside the edges below it.
-    """
+    """How far each item reaches to the left and right, with what is written below it."""
     letters = dict.fromkeys(range(len(widths)), 0)
     for e in plan.box.edges:
         i = e.target if plan.box.items[e.target].kind == "out" else e.source

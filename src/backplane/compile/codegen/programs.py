@@ -188,9 +188,7 @@ class Emitter:
         self.source.line(f"return ({listed.rstrip()})")
 
     def _result(self, t: Tensor) -> str:
-        """The expression for an output. Who writes to it must not write to a constant, and to one
-        element at a time.
-        """
+        """The expression for an output, which users may write to element by element."""
         value = self.value(t)
         fixed = self.hands_out and any(isinstance(root, Constant) for root in alias_roots([t]))
         if fixed or (self.hands_out and is_stretched(t)):
@@ -337,9 +335,7 @@ class Emitter:
 
 
 def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
-    """`order`, but with each node that writes over its operands moved behind all nodes that may
-    still read them, or fail.
-    """
+    """`order`, with nodes that overwrite operands behind all that may read these, or fail."""
     last = {unit: None for unit in order if isinstance(unit, Tensor) and writes_over(unit)}
     return [*[unit for unit in order if unit not in last], *last] if last else order
 
@@ -365,7 +361,5 @@ def emit(
     *,
     whole: bool = True,
 ) -> Emitted:
-    """Emit the program from `inputs` to `outputs`, which are already lowered for `engine`. It is
-    `whole` unless it runs inside another program.
-    """
+    """Emit the program of lowered outputs, `whole` unless it runs inside another one."""
     return Emitter(inputs, outputs, engine, writes="out" in engine.capabilities).emit(whole)

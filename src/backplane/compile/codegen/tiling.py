@@ -60,9 +60,7 @@ Call = Callable[[Tensor, list[str], str], str]
 
 
 class Chain:
-    """Nodes that run together, in order. All results of `nodes` have one shape, and `tails` reduce
-    some of them to scalars.
-    """
+    """Nodes that run together, of one shape; `tails` reduce some of them to scalars."""
 
     def __init__(
         self, nodes: list[Tensor], key: ShapeKey, tails: list[Tensor] | None = None
@@ -277,9 +275,7 @@ class Loop:
         """By dtype, the scratch that holds nothing that is still read."""
 
     def _memory(self, free: Collection[Tensor]) -> dict[Tensor, str]:
-        """For each stored node, the operand whose memory it takes over. The chain must not read
-        that operand after the node has been written.
-        """
+        """For each stored node, the operand whose memory it takes over, which is not read later."""
         given = dict(self.places)
         number = {t: i for i, t in enumerate(self.whole)}
         left: dict[str, list[Tensor]] = defaultdict(list)

@@ -53,9 +53,7 @@ PASSING = frozenset([branch, identity, stop_gradient])
 
 
 class _Reading:
-    """Brings what contains certain tensors into normal form. Everything else stays whole, or, with
-    `signs`, what is negated.
-    """
+    """Brings what contains certain tensors into normal form; with `signs`, not what is negated."""
 
     def __init__(
         self, *atoms: Tensor, among: Collection[Tensor] | None = None, signs: bool = False

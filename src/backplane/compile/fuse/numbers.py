@@ -100,9 +100,7 @@ def value(form: Collection[tuple[Product, float]], known: Numbers) -> Sum:
 
 
 def _is_near(a: Sum, b: Sum, near: float, ours: Sum) -> bool:
-    """Whether two numbers were meant to be equal. Where one of them was subtracted from 1, digits
-    have been lost.
-    """
+    """Whether numbers were meant to be equal, though 1 − x may have lost digits."""
     if a == b:
         return True
     a, b = _written_out(a), _written_out(b)

@@ -11,9 +11,7 @@ from backplane.ops.elementwise import add
 
 
 def uses_of(outputs: Sequence[Tensor], order: Iterable[Tensor] | None = None) -> Counter[Tensor]:
-    """The number of times that each tensor is read, as an operand or as an output. `order` has the
-    nodes that count; by default all that lead to the outputs.
-    """
+    """How often each tensor is read, by the nodes in `order` (default: all) or as an output."""
     uses = Counter(outputs)
     for node in toposort(outputs) if order is None else order:
         uses.update(node.inputs)

@@ -79,9 +79,7 @@ def _listed(group: Group) -> list[Tensor]:
 def _is_closed(
     group: Group, users: Mapping[Tensor, Sequence[Tensor]], outputs: Sequence[Tensor]
 ) -> bool:
-    """Whether nobody but the group reads what is inside of it, except results of its primitive on
-    which its operands do not depend.
-    """
+    """Whether only the group, and results of its primitive, read what is inside of it."""
     own = {*group.inside, group.end}
     read = {t for t in group.inside if not own.issuperset(users[t])}
     read |= group.inside.intersection(outputs)

@@ -101,9 +101,7 @@ def _joined(scan: Tensor, inputs: Sequence[Tensor], engine: Engine) -> Results |
 
 
 class _Loop(NamedTuple):
-    """A loop whose step is that of an LSTM: which of its states is h, and the kernel, the recurrent
-    kernel and the bias, as its body sees them.
-    """
+    """A loop whose step is an LSTM's: which state is h, and the weights as its body sees them."""
 
     body: Graph
     h: int

@@ -112,9 +112,7 @@ class Loop:
 
 
 def _tied(body: Graph, operands: Sequence[Tensor], carry: int, xs: int) -> dict[Tensor, Tensor]:
-    """Inputs in the place of those of a body, which know more sizes to be equal: what the present
-    assumption tells about the operands.
-    """
+    """Inputs in place of a body's, with the equal sizes that the present assumption tells."""
     assumed = assumption()
     if assumed is None:
         return {}
@@ -214,9 +212,7 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
 
 
 def is_accumulated(node: Tensor) -> bool:
-    """Whether the node is xᵀ · y, or the gradient of a kernel: the sum of its results over the
-    steps is one result for all rows.
-    """
+    """Whether the node is xᵀ · y or a kernel's gradient, whose sum over steps is one result."""
     product = {"transpose_x": True, "transpose_y": False}
     plain = node.op is matmul and node.ndim == 2 and dict(node.params) == product
     return plain or node.op is conv_kernel_grad

@@ -103,9 +103,7 @@ def _biased(
 
 
 def _rows_of(x: Tensor) -> Tensor | None:
-    """The matrix that `x` is, in another shape with the same last axis. A product with a tensor of
-    three axes and more is made of its rows.
-    """
+    """The matrix that `x` is, in another shape: products of tensors are made of its rows."""
     if x.op is not reshape or x.inputs[0].op is not matmul or x.inputs[0].ndim != 2:
         return None
     rows = x.inputs[0]
@@ -227,9 +225,7 @@ MOST_SLICES = 256
 
 
 def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """A `concat` that equals x + y, if the terms are gradients of slices that cover one axis
-    exactly.
-    """
+    """A `concat` that equals x + y, the gradients of slices that cover one axis exactly."""
     if not all(t.op is slice_grad or t.op is add for t in inputs):
         return None
     parts: list[tuple[int, int, Tensor]] = []

@@ -1,6 +1,4 @@
-"""Moves work to the end of a loop: what steps give out but do not hand on, and sums over
-the steps.
-"""
+"""Moves work behind a loop: what steps do not hand on, and sums over the steps."""
 
 from __future__ import annotations
 

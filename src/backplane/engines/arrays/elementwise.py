@@ -161,9 +161,7 @@ def _relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
 
 @TABLE.add("mul_no_nan", out=2)
 def _mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
-    """A plain product where the sum of `x` is finite, because all of `x` is then. The sum reads
-    memory once; a mask would write it twice.
-    """
+    """A plain product where the sum of `x` is finite; a mask would write memory twice."""
     if isfinite(np.add.reduce(x, axis=None)):
         return np.multiply(x, y, out=out)
     mask = y != 0

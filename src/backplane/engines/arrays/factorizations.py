@@ -133,9 +133,7 @@ def _lu(x: Value) -> list[Value]:
 
 
 def _eliminate(a: Value, order: Value, k: int, stop: int) -> None:
-    """Bring the largest element to the place of the pivot, and clear the column below it, for the
-    columns before `stop`.
-    """
+    """Bring the largest element to the pivot, and clear the column below, up to column `stop`."""
     each = np.arange(len(a))
     best = k + np.abs(a[:, k:, k]).argmax(1)
     for t in (a, order):

@@ -1,6 +1,4 @@
-"""Reductions, cumulative sums, softmax and sorting. Sums are products with ones where BLAS is the
-faster adder.
-"""
+"""Reductions, cumulative sums, softmax, sorting. Sums are BLAS products where that is faster."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ def _relu(x: Value) -> Value:
 @TABLE.add("div")
 @kernel()
 def _div(x: Value, y: Value) -> Value:
-    """Halves are divided in float32: XLA makes `x / (y * y)` of `x / y / y`, and `y * y` overflows
-    in float16 from 256 on.
-    """
+    """Halves are divided in float32: XLA makes `x / (y * y)` of `x / y / y`, which overflows."""
     dtype = jnp.result_type(x, y)
     if dtype != jnp.float16:
         return jnp.divide(x, y)

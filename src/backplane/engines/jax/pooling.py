@@ -49,9 +49,7 @@ def _lowest(x: Value) -> Value:
 
 
 def _of_slices(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:
-    """One axis after the other, the last one first: each row has its first maximum, and of the rows
-    with the largest one the first wins.
-    """
+    """Axis after axis, the last first: each row's first maximum, then the first such row."""
     y = windows.pad(x, _lowest(x))
     positions = jnp.zeros(y.shape, dtype)
     step = 1

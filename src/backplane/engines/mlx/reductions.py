@@ -20,9 +20,7 @@ TABLE = Table(
 
 
 def _written(x: Value) -> Value:
-    """`x`; a new array if it is empty, because MLX does not write the result of reducing an empty
-    array whose axes were transposed.
-    """
+    """`x`; a new array if it is empty, where MLX would not write the result of a reduction."""
     return x if x.size else mx.zeros(x.shape, x.dtype)
 
 
@@ -78,9 +76,7 @@ def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
 
 
 def _in_own_dtype(function: Lowering) -> Lowering:
-    """A reduction that MLX does in 32 bits for small integers. For floats of 16 bits it does it in
-    16, where sums are cut off and overflow.
-    """
+    """A reduction that MLX does in 32 bits for small integers, and in 16 for half floats."""
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool = False) -> Value:
         dtype = x.dtype

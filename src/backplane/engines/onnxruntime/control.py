@@ -168,9 +168,7 @@ def _as_loop(steps: _Steps, state: Symbols, rows: Symbols, consts: Symbols) -> l
 def _with_sizes(
     steps: _Steps, ys: Symbols, state: Symbols, rows: Symbols, consts: Symbols
 ) -> list[Symbol]:
-    """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
-    takes them for 0.
-    """
+    """The stacks, with sizes from a step on zeros: without steps ONNX Runtime takes 0."""
     none = node("Equal", vector([steps.times]), ints(0))
 
     def of_a_step() -> list[Symbol]:

@@ -193,9 +193,7 @@ def minimum(x: Symbol, y: Symbol) -> Symbol:
 @TABLE.add("maximum")
 @through(WITHOUT_16_BITS)
 def maximum(x: Symbol, y: Symbol) -> Symbol:
-    """The larger one; NaN if one is. `Relu` may write over its operand, `Max` may not: 0.09 instead
-    of 0.18 ms for 670,000 numbers.
-    """
+    """The larger one; NaN if one is. `Relu` may overwrite its operand: 0.09 ms, not 0.18."""
     if is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and y.array == 0:
         return _rectified(x)
     return node("Max", x, y)

@@ -229,9 +229,7 @@ def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
 
 
 def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bool, FailingLine]:
-    """A session of a program whose loops are of a kind, whether they may turn out not to do, and
-    what tells the line that an error comes from.
-    """
+    """A session for a kind of loop, whether that may fail, and the finder of an error's line."""
     scope, inputs, outputs, steps = _built(program, kind)
     written = {o for step in steps for o in step.outputs if o is not None}
     count = len(program.outputs) - len(written)
@@ -349,9 +347,7 @@ def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Ca
 def _with_second_try(
     call: Call, program: Program, failing_line: FailingLine, engine: OnnxRuntime
 ) -> tuple[Call, FailingLine]:
-    """If a call fails, maybe for a loop without steps, try with slower loops that always do. Errors
-    then come from these.
-    """
+    """If a call fails, maybe for a loop without steps, try slower loops, whose errors count."""
     second: list[tuple[Call, FailingLine]] = []
 
     def run(*values: Value) -> tuple[Value, ...]:

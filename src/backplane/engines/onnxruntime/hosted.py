@@ -90,9 +90,7 @@ def _is_single(t: Tensor) -> bool:
 
 
 def _calls(value: Any) -> bool:
-    """Whether a parameter of a primitive is a user's function, or a graph that calls one or
-    contains a primitive that the host computes.
-    """
+    """Whether a parameter is or contains a user's function or a host's primitive."""
     if isinstance(value, Graph):
         nodes = toposort(value.outputs)
         return any(_is_on_host(t) or any(map(_calls, t.params.values())) for t in nodes)

@@ -26,9 +26,7 @@ def model(
     name: str,
     kept: Mapping[str, np.ndarray] = NOTHING,
 ) -> ModelProto:
-    """The model of a whole program. None in the place of a spec is for ONNX Runtime to find out.
-    What is `kept` is a constant, and no input.
-    """
+    """A whole program's model. A spec of None is found by ONNX Runtime; `kept` are constants."""
     graph = GraphProto(name=name)
     listed, read = _nodes(scope, outputs)
     graph.node.extend(listed)

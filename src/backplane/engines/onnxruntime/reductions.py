@@ -81,9 +81,7 @@ def _reduced_run(op: str, x: Symbol, run: Axes) -> Symbol:
 
 
 def _in_one_step(op: str, x: Symbol, axis: int) -> Symbol:
-    """Sum or mean over an axis whose many elements, if there are many, cannot be divided: what is
-    left over by 512 is added apart.
-    """
+    """Sum or mean over an axis that cannot be divided: the rest by 512 is added apart."""
     count = x.size(axis)
     assert x.shape is not None
     if op == "ReduceSum" and isinstance(count, int) and count > ADDED_SINGLY:

@@ -116,9 +116,7 @@ class PyTensorEngine(ArrayEngine):
     # --- programs ---------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Whether the program is for our own mode. PyTensor's linkers do not know what `Kernel`
-        writes to.
-        """
+        """Whether our own mode runs it: PyTensor's linkers do not know what `Kernel` writes to."""
         return _mode(options) is ARRAYS
 
     def compile(self, program: Program) -> Function:
@@ -179,9 +177,7 @@ def _mode(options: Mapping[str, Any]) -> Any:
 
 
 def _function(inputs: Sequence[Value], outputs: Sequence[Value], mode: Any) -> Function:
-    """The result of `pytensor.function`, without its copy of the graph: nobody else has the graph,
-    and the copy's recursion would limit its depth.
-    """
+    """`pytensor.function` without its copy of the graph, whose recursion limits depth."""
     ours = mode is ARRAYS
     compiled = mode.function_maker(
         [In(x) for x in inputs],

@@ -29,9 +29,7 @@ def refuse_random(results: Sequence[Value]) -> None:
 def pullback(
     function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
 ) -> Sequence[Value]:
-    """Use `pytensor.grad`. Its variables are apart from all others, because one operand may have
-    been computed from another.
-    """
+    """Use `pytensor.grad`, with variables apart: operands may depend on each other."""
     own = [x.type() for x in operands]
     known = dict(zip(function(*own), cotangents, strict=True))
     found = pytensor.grad(
@@ -45,9 +43,7 @@ def pullback(
 
 @_as_tensor_variable.register(Tensor)
 def _variable(x: Tensor, name: str | None = None, ndim: int | None = None, **_: Any) -> Value:
-    """The variable that stands for a tensor: the same one each time. Inside of a user's function it
-    is the value of the tensor.
-    """
+    """The variable that always stands for a tensor; in a user's function, its value."""
     bound = current().bound
     if bound is not None:
         return bound[x]

@@ -54,9 +54,7 @@ class Natives(Programs):
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
-        """The lowering of a function of the library, from the specs of its operands and, if they
-        are known, of its results.
-        """
+        """The lowering of a library's function, by the specs of operands and known results."""
         return function
 
     def pullback(

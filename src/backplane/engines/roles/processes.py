@@ -24,9 +24,7 @@ class Processes(Values):
         return 0
 
     def everyone(self, array: np.ndarray) -> np.ndarray:
-        """The rows of all processes that share the mesh, one for each. It returns when all have
-        called it.
-        """
+        """One row from each process of the mesh. It returns when all have called it."""
         return array[None]
 
     def texts(self, text: str) -> list[str]:

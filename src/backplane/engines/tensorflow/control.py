@@ -79,9 +79,7 @@ def in_own_program() -> bool:
 
 
 def held(function: Function) -> Function:
-    """The function as it is to be traced. If it is part of a program of ours, small constants in it
-    become nodes of its graph.
-    """
+    """The function to trace; in programs of ours, small constants become nodes of its graph."""
 
     def traced(*operands: Value) -> Any:
         if in_own_program() and not tf.executing_eagerly():

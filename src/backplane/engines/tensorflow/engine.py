@@ -262,9 +262,7 @@ def _function(
 
 
 def _concrete(function: Any, few_rows: bool, for_xla: bool) -> Any:
-    """The concrete function. It is traced again, with checks, if a kernel may get no elements
-    although each input has some.
-    """
+    """The concrete function, traced again with checks if a kernel may get no elements."""
     with control.own_program(few_rows, for_xla):
         concrete = function.get_concrete_function()
     operations = concrete.graph.get_operations()

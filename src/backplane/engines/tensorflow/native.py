@@ -44,9 +44,7 @@ def operations(graph: Any) -> Iterator[str]:
 
 
 def known(x: Value, shape: Shape) -> Value:
-    """`x`, which has this static shape. Not by `set_shape`: what the graph around it knows of a
-    tensor does not change.
-    """
+    """`x` with this static shape, unlike `set_shape`, which changes what the graph knows."""
     return x if x.shape.is_fully_defined() else tf.ensure_shape(x, shape)
 
 

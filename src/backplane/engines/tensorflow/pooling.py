@@ -50,9 +50,7 @@ class Windows(NamedTuple):
 
 @TABLE.add("check_windows")
 def _check_windows(x: Value, *, sizes: Ints) -> Value:
-    """`x` itself, once it is sure that windows fit: the kernel of max-pooling would end the
-    process.
-    """
+    """`x` itself, if windows fit: the kernel of max-pooling would end the process."""
     fits = tf.reduce_all(tf.shape(x) >= ints(sizes))
     with tf.control_dependencies([raw.Assert(condition=fits, data=["the window does not fit"])]):
         return raw.Identity(input=x)

@@ -218,9 +218,7 @@ def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
 
 
 def _ordered_bits(x: Value) -> Value:
-    """Integers in the order of the elements, signed ones of 32 or 64 bits. Zeros are equal, and NaN
-    is the largest.
-    """
+    """Integers in the order of the elements: zeros are equal, and NaN is the largest."""
     if x.dtype in HALVES:
         return _ordered_bits(raw.Cast(x=x, DstT=tf.float32))
     if not x.dtype.is_floating:

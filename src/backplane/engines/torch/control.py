@@ -14,9 +14,7 @@ from backplane.engines.torch.fast.blocks import NUMPY
 
 
 def _only_values_count(operands: Sequence[Value]) -> bool:
-    """Whether no tape, transformation or compiler watches what is done with plain tensors, so that
-    steps may write to memory that is there.
-    """
+    """Whether nothing watches operations on plain tensors, so that steps may reuse memory."""
     return (
         not torch.is_grad_enabled()
         and not torch.compiler.is_compiling()

@@ -38,9 +38,7 @@ def onednn(x: Value, y: Value) -> Value:
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Whether oneDNN beats PyTorch's default here, at twice the size from which on it would serve.
-    Takes 2 to 5 ms, once per process.
-    """
+    """Whether oneDNN beats PyTorch's default here; measured once per process, in 2 to 5 ms."""
     if not has_onednn():
         return False
     with torch.no_grad():
@@ -89,9 +87,7 @@ def _prefers_onednn() -> bool:
 
 
 def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
-    """From how many multiplications on oneDNN serves; None if these matrices are surely smaller.
-    Unknown sizes count as 1024.
-    """
+    """The multiplications from which oneDNN serves; None for surely smaller matrices."""
     large = kernels.limit("torch.products")
     if specs[0].dtype != "float32" or specs[0].ndim != 2 or not has_onednn():
         return None
@@ -154,9 +150,7 @@ def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
 
 
 def _vector_after(many: float) -> Lowering:
-    """A product, to which a vector is added afterwards where it has `many` elements: `addmm` would
-    first fill the result with the vector.
-    """
+    """A product and a vector, added afterwards to `many` elements: `addmm` would fill first."""
 
     def biased(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
         large = len(x) * len(c) >= many and not torch.is_grad_enabled()

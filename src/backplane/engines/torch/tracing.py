@@ -1,6 +1,4 @@
-"""Recording by PyTorch, to run the operations later and many times: `torch.jit.trace`,
-`torch.onnx.export`, `torch.export`, `torch.compile`, `make_fx`.
-"""
+"""Recording by PyTorch (`torch.jit.trace`, `torch.export`, `torch.compile`, `make_fx`)."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
 def in_jit_trace() -> bool:
-    """Whether `torch.jit.trace` records, which `torch.onnx.export(dynamo=False)` uses too. Sizes
-    are tensors then.
-    """
+    """Whether `torch.jit.trace` records, for old ONNX exports too: sizes are tensors then."""
     return torch._C._get_tracing_state() is not None
 
 

@@ -27,9 +27,7 @@ LOOKS = 16
 
 
 class Buffers:
-    """Arrays that are kept: from `smallest` bytes each to `most` bytes altogether, and of each
-    shape and dtype no more than `count`.
-    """
+    """Kept arrays: `smallest` bytes at least, `most` altogether, `count` of a shape and dtype."""
 
     def __init__(self, smallest: int = 0, most: int | None = None, count: int | None = None):
         self.smallest, self.most, self.count = smallest, most, count

@@ -29,9 +29,7 @@ def conv(x: Value, kernel: Value, *, groups: int, **window: Unpack[Sliding]) -> 
 def input_grad(
     g: Value, kernel: Value, *, shape: Ints, groups: int, **window: Unpack[Sliding]
 ) -> Value:
-    """The same over `g`, with zeros between its elements where there are strides, and with the
-    kernel turned around.
-    """
+    """The same over `g`, spread by strides, with the kernel turned around."""
     size, filters = kernel.shape[:-2], kernel.shape[-1]
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)

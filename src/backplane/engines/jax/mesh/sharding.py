@@ -49,9 +49,7 @@ class MeshEngine(JaxEngine):
         return jax.lax.with_sharding_constraint(x, self._sharding(layout))
 
     def _everywhere(self, ask: Lowering) -> Lowering:
-        """`ask`, which each device calls for itself. If one of them fails, the others need not wait
-        for its answer: they fail too.
-        """
+        """`ask`, called on each device. If one fails, the others fail too and need not wait."""
         nothing = PartitionSpec()
         return jax.shard_map(
             ask, mesh=self.grid, in_specs=nothing, out_specs=nothing, check_vma=False

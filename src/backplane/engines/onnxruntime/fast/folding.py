@@ -49,9 +49,7 @@ def fold(scope: Scope, outputs: Sequence[str]) -> None:
 
 
 class _Chain(NamedTuple):
-    """Sums and products of a tensor with constants per channel, none of whose results but the last
-    is read by others.
-    """
+    """Sums and products with constants per channel; others read the last result alone."""
 
     source: str
     nodes: list[Node]
@@ -169,9 +167,7 @@ class _Graph:
 
 
 def _read_inside(each: Node) -> Iterator[str]:
-    """The names that loops and branches read. Each name comes twice, so that nobody is its only
-    user.
-    """
+    """The names that loops and branches read, twice each: nobody is their only user."""
     for value in each.attributes.values():
         if isinstance(value, Body):
             for inner in value.scope.nodes:

@@ -80,9 +80,7 @@ def _add(name: str, taken: Callable[[], tuple[int, Fraction]], *, by_rows: bool 
 
 
 def _of_declaration(name: str) -> tuple[int, Fraction]:
-    """The operands of the step. It is asked for when a program has the step: an engine can be
-    loaded before the declarations are.
-    """
+    """The operands of the step, when a program has it: engines load before declarations."""
     numbers, replaces = counts(name)
     return numbers, Fraction(replaces, replaces + 1)
 
@@ -136,9 +134,7 @@ def parts_of(given: Sequence[Symbol], results: Sequence[Any], program: Program) 
 
 
 def stepping(call: Call, steps: Sequence[Placed], count: int) -> Call:
-    """`call`, which runs a session whose first `count` results are those of the program, and the
-    steps: their calls are the last result.
-    """
+    """`call`, which returns `count` results of the session, and the calls of the steps."""
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         results = list(call(*inputs))

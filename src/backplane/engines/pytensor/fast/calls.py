@@ -124,9 +124,7 @@ def _ufunc(scalar: Any, node: Apply, dtype: Any) -> Any:
 
 
 def _unbroadcast(node: Apply) -> list[Variable]:
-    """The operands without what NumPy does by itself: axes of size 1 in front, and repetition to a
-    shape that another operand has.
-    """
+    """The operands without what NumPy broadcasts by itself."""
     wanted = node.outputs[0].type.shape
     whole = [x.type.shape == wanted and None not in wanted and not _repeats(x) for x in node.inputs]
     operands = []

@@ -53,9 +53,7 @@ _LOOPS: dict[str, tuple[Callable[..., None], int, int]] = {
 
 
 def loop(name: str, dtype: str, elements: int) -> Callable[..., None] | None:
-    """A compiled loop over numbers and flat arrays of a dtype. None for few elements, and if users
-    have switched Numba's compiler off.
-    """
+    """A compiled loop over numbers and flat arrays; None for few elements, or without Numba."""
     return None if elements < limit("theano.updates", dtype) else _compiled(name, dtype)
 
 

@@ -141,9 +141,7 @@ def average_update(decay: Value, gain: Value, *tensors: Value) -> Later:
 
 @TABLE.add("rows_update")
 def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
-    """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
-    so they are looked for before.
-    """
+    """`index_add_` for each g and its indices, which are checked before anything is written."""
     (own,) = _owned([p], [p.contiguous()])
     calls: list[tuple[Any, ...]] = []
     for g, indices in zip(*split(tensors, 2), strict=True):
@@ -195,9 +193,7 @@ def momentum_update(
 
 @TABLE.add("adam_update")
 def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensors: Value) -> Later:
-    """`torch.optim.Adam`'s kernel. It corrects the bias of early steps by itself: after infinitely
-    many there is nothing to correct.
-    """
+    """`torch.optim.Adam`'s kernel after infinitely many steps: no bias is left to correct."""
     a, b1, b2, e = _rate(rate), _number(beta1), _number(beta2), _number(epsilon)
     ps, ms, vs, gs = split(tensors, 4)
     usual = 0 <= b1 < 1 and 0 <= b2 < 1 and _has_kernel(ps[0])

@@ -48,9 +48,7 @@ class MeshEngine(TorchEngine):
     # --- values ---------------------------------------------------------------------------------
 
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
-        """Every process has the same array, and takes its part. A user's DTensor may lie on another
-        mesh, or in parts of other sizes.
-        """
+        """The process's own part of an array or of a DTensor that lies otherwise."""
         if isinstance(value, DTensor):
             value = value.full_tensor()
         made = value.detach() if self.owns(value) else self.from_numpy(value, dtype)
