@@ -44,10 +44,8 @@ def also_named(**names: str) -> Callable[[F], F]:
 
 
 def as_items(value: Any, what: str, kind: str = "a list") -> list[Any]:
-    """The items of a list, or of what else can be iterated over.
-
-    Raises:
-        TypeError: for anything else, and for what is a single thing: a tensor, a string, a dict.
+    """The items of an iterable. TypeError for anything else, and for single things: a tensor, a
+    string, a dict.
     """
     items = None
     with contextlib.suppress(TypeError):
@@ -66,10 +64,8 @@ def as_path(value: Any, what: str) -> str:
 
 
 def as_int(value: Any, what: str) -> int:
-    """A Python int from an int, a NumPy int, or a whole float (R has no other numbers).
-
-    Raises:
-        TypeError: for anything else; names `what`.
+    """A Python int from an int, a NumPy int, or a whole float, as R has them. The TypeError names
+    `what`.
     """
     if isinstance(value, bool | str) or value is None:
         raise TypeError(f"{what} must be an int, got {value!r}")
@@ -132,10 +128,8 @@ def as_float(value: Any, what: str) -> float:
 
 
 def as_dtype(dtype: object, default: str | None = None) -> str:
-    """The plain name of a dtype given as a string, a NumPy dtype or an engine's dtype object.
-
-    Raises:
-        ValueError: for names that are not dtypes here.
+    """The plain name of a dtype, a string or an object of NumPy or an engine. ValueError for
+    others.
     """
     if dtype is None:
         return default or config.floatx()

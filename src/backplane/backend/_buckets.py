@@ -67,11 +67,8 @@ class Bucketed:
         return int(axis), sorted(map(int, listed))
 
     def __call__(self, inputs: Any = ()) -> Any:
-        """Call the function on padded values.
-
-        Raises:
-            ValueError: if a size is larger than the largest bucket, or the result depends on what
-                was added.
+        """Call the function on padded values. ValueError if a size is larger than the largest
+        bucket, or the result depends on what was added.
         """
         values = [*self._function.checked_count(self._values(inputs))]
         if not (self.pads or self._unchecked):

@@ -239,11 +239,7 @@ def described(value: object) -> str:
 def call_given(
     function: Callable[..., Any], args: tuple[Any, ...], what: str, parameters: str
 ) -> Any:
-    """Call the function that the user gave as the argument `what`.
-
-    Raises:
-        TypeError: if it cannot be called with such arguments, described by `parameters`.
-    """
+    """Call the user's function `what`. TypeError, with `parameters`, if it cannot be called so."""
     if not callable(function):
         raise TypeError(f"{what} must be a function of {parameters}, got {described(function)}")
     try:
@@ -256,11 +252,7 @@ def call_given(
 
 
 def returned(value: object, what: str, place: str = "") -> Tensor:
-    """The result of a function that the user gave as the argument `what`, as a tensor.
-
-    Raises:
-        TypeError: if it is none.
-    """
+    """The result of the user's function `what`, as a tensor. TypeError if it is none."""
     try:
         return as_tensor(value)
     except TypeError:

@@ -45,11 +45,7 @@ ALONG: dict[tuple[str, Any], Any] = {
 
 
 def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """A function of NumPy with a tensor of ours among its operands.
-
-    Raises:
-        TypeError: where there is no such function of tensors.
-    """
+    """A function of NumPy with a tensor of ours among its operands. TypeError if K has none."""
     called = method == "__call__"
     bound = context.current().bound
     if bound is not None and bound.engine.calls_numpy:
@@ -96,11 +92,7 @@ def _array_function(function: Callable[..., Any], args: Any, kwargs: Mapping[str
 
 
 def _of_numpy(function: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """A function of NumPy in terms of K.
-
-    Raises:
-        TypeError: if K has none, or none with such arguments.
-    """
+    """A function of NumPy in terms of K. TypeError if K has none, or none with such arguments."""
     own = find(function)
     given = "" if own is None else refused(own, args, options)
     if own is None or given:
@@ -129,11 +121,7 @@ def _array(x: Tensor, dtype: Any) -> np.ndarray:
 
 
 def _value(x: Tensor, name: str) -> Any:
-    """The value of a tensor inside of a function of that engine.
-
-    Raises:
-        TypeError: outside of one.
-    """
+    """The value of a tensor inside of a function of that engine. TypeError outside of one."""
     bound = context.current().bound
     if bound is not None and bound.engine.name == name:
         return bound[x]

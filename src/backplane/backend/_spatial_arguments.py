@@ -11,9 +11,7 @@ from backplane.ops.shaping import transpose
 
 def is_first(data_format: str | None) -> bool:
     """Whether channels come first in a `data_format`; None stands for the configured one.
-
-    Raises:
-        ValueError: for anything that is not a data format.
+    ValueError for anything else.
     """
     try:
         return config.normalize_data_format(data_format) == "channels_first"
@@ -41,10 +39,7 @@ def known_shape(what: str, x: Tensor, rank: int) -> tuple[int, ...]:
 
 def as_steps(what: str, value: Sizes, count: int) -> tuple[int, ...]:
     """`count` positive ints from one int or `count` of them: strides, dilation rates, sizes of
-    windows.
-
-    Raises:
-        ValueError: for other numbers. TypeError: for values that are not ints. Both name `what`.
+    windows. The ValueError or TypeError names `what`.
     """
     steps = as_sizes(value, count, what)
     if any(not 1 <= n < 2**31 for n in steps):

@@ -52,11 +52,7 @@ def told(engine: Engine, thing: object) -> list[Any]:
 
 
 def library(what: str) -> Any:
-    """The module safetensors.
-
-    Raises:
-        ImportError: begins with `what`, if it is missing.
-    """
+    """The module safetensors. The ImportError begins with `what`."""
     try:
         import safetensors.numpy
     except ImportError as error:
@@ -89,10 +85,8 @@ class InParts:
         self._read: dict[int, np.ndarray] = {}
 
     def read(self, region: Sequence[slice]) -> np.ndarray:
-        """The elements in these slices. Only the parts that hold some of them are read.
-
-        Raises:
-            ValueError: if one of these parts is missing, torn or altered.
+        """The elements in these slices, read from the parts that hold some of them. ValueError if
+        one of these parts is missing, torn or altered.
         """
         pairs = zip(region, self.shape, strict=True)
         wanted = [(start, stop) for start, stop, _ in [part.indices(n) for part, n in pairs]]
@@ -164,10 +158,8 @@ def packed(
 
 
 def write_parts(file: Path, values: Mapping[str, Sequence[Block]]) -> dict[str, list[Part]]:
-    """Write one process's parts of values. Returns what the table says of them, by name.
-
-    Raises:
-        OSError: if they cannot be written. Nothing is left of them then.
+    """Write one process's parts of values. Returns what the table says of them, by name. After an
+    OSError nothing is left of them.
     """
     # Imported here: whatever imports K would wait for it.
     from backplane import _files
@@ -204,11 +196,8 @@ def remove_other_parts(file: str, token: str) -> None:
 
 
 def read(file: Path) -> State:
-    """The state in a file.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged or was altered.
+    """The state in a file. FileNotFoundError if there is none, ValueError if it is damaged or was
+    altered.
     """
     safetensors = library("K.load_state")
     content = file.read_bytes()

@@ -35,10 +35,7 @@ def map_leaves(function: Callable[[Any], Any], tree: object, leaf: type | tuple[
 
 def matched(like: object, tree: object, what: str) -> list[Any]:
     """The parts of `tree` that stand where `like` has its leaves, in the order of these. Dicts are
-    matched by their keys.
-
-    Raises:
-        TypeError, ValueError: if `tree` has another structure; they name `what`.
+    matched by their keys. Other structures are errors that name `what`.
     """
     if isinstance(like, dict):
         if not isinstance(tree, Mapping):

@@ -49,10 +49,8 @@ def version_of(*projects: str) -> str:
 
 
 def choice() -> tuple[str, str]:
-    """The engine that `import backplane.backend` would take here, and what says so.
-
-    Raises:
-        click.ClickException: if the settings cannot be read or name an engine that is missing.
+    """The engine that `import backplane.backend` would take here, and what says so. ClickException
+    if settings cannot be read or name a missing engine.
     """
     try:
         # Looking must not write the file, as importing K does.

@@ -317,11 +317,7 @@ def fitted(name: str, rows: Sequence[Sequence[Any]]) -> float:
 
 
 def on_engine(engine: str, clock: str = "wall", *only: str) -> dict[str, Any]:
-    """`measured` in a process of its own.
-
-    Raises:
-        subprocess.CalledProcessError: if it fails.
-    """
+    """`measured` in a process of its own. CalledProcessError if it fails."""
     printed = run_python(["-m", "backplane.cli.kernels", engine, clock, *only], engine)
     return json.loads(printed.splitlines()[-1])
 

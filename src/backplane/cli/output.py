@@ -114,9 +114,7 @@ def installed_among(chosen: Sequence[str]) -> list[str]:
 
 def run_python(command: Sequence[str], engine: str) -> str:
     """The output of Python on stdout in a process of its own, where that engine is in force.
-
-    Raises:
-        subprocess.CalledProcessError: if it fails.
+    CalledProcessError if it fails.
     """
     environment = {**os.environ, "KERAS_BACKEND": engine}
     done = subprocess.run(

@@ -114,10 +114,8 @@ def _chosen(
     default: Sequence[str],
     names: _Names,
 ) -> list[str]:
-    """The names of inputs or outputs: those that were given, or the default ones.
-
-    Raises:
-        ValueError: if there are fewer or more names than tensors, or one is taken.
+    """The names of inputs or outputs, given or by default. ValueError if there are not as many as
+    tensors, or one is taken.
     """
     if given is None:
         return [names.unique(name) for name in default]

@@ -173,10 +173,8 @@ class Plan:
                 self.defaults[node] = constant(node.default, node.spec.dtype)
 
     def _settle(self, variables: Sequence[Variable]) -> None:
-        """Run on the device where the variables are. Those that are on none go there too.
-
-        Raises:
-            ValueError: if they are on different devices.
+        """Run on the device where the variables are, and bring others there. ValueError if they are
+        on several.
         """
         own, places = self.engine, dict[Engine, str]()
         if own.device is not None or own.mesh is not None:

@@ -83,11 +83,7 @@ def _is_shortage(error: BaseException, engine: Engine) -> bool:
 
 
 def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
-    """Add to an error the place that failed.
-
-    Raises:
-        IndexError, FloatingPointError, MemoryError: in place of the error, as `explain` does.
-    """
+    """Add the place that failed to an error, or raise another one for it, as `explain` does."""
     if place.op is check_numerics and not isinstance(error, TypeError | NotImplementedError):
         if type(error) is FloatingPointError:
             tell(error, engine, place)

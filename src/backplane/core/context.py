@@ -331,11 +331,7 @@ def reset_uids() -> None:
 
 
 def scoped_name(name: str) -> str:
-    """`name` inside the current scopes.
-
-    Raises:
-        TypeError: if it is no string.
-    """
+    """`name` inside the current scopes. TypeError if it is no string."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r}")
     return "/".join([*current().scopes, name])

@@ -28,11 +28,8 @@ class Mesh(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Mesh:
-        """The mesh with axes of these names and sizes.
-
-        Raises:
-            TypeError: if a name is no string.
-            ValueError: if there is no axis, or a size is less than 1.
+        """The mesh with axes of these names and sizes. TypeError if a name is no string; ValueError
+        if there is no axis, or a size is less than 1.
         """
         if not sizes:
             raise ValueError("K.set_mesh: a mesh must have at least one axis, got none")

@@ -36,11 +36,7 @@ def primitive(name: str) -> Primitive[Any]:
 
 
 def native_spec(engine: Any, value: object) -> Spec:
-    """The spec of `value`, a tensor of `engine`.
-
-    Raises:
-        TypeError: if K functions do not compute with its dtype.
-    """
+    """The spec of `value`, a tensor of `engine`. TypeError if K does not compute with its dtype."""
     spec: Spec = engine.spec_of(value)
     if spec.dtype not in DTYPES and not spec.dtype.startswith(KEY):
         raise TypeError(

@@ -155,9 +155,7 @@ def _pair(shape: Any) -> tuple[int, int]:
 
 def compressed(shape: tuple[int, int], form: str, parts: Parts) -> Rows:
     """The entries that `stored` has found, in compressed rows. Entries at one place are added up.
-
-    Raises:
-        IndexError: if an entry is outside of the matrix.
+    IndexError if one is outside of the matrix.
     """
     height, width = shape
     first, second, values = parts

@@ -161,11 +161,7 @@ DEFAULT_CHANGED: list[Callable[[], None]] = []
 
 
 def configured() -> config.Choice:
-    """The engine that the configuration asks for.
-
-    Raises:
-        ImportError: if its library is missing.
-    """
+    """The engine that the configuration asks for. ImportError if its library is missing."""
     return config.choose_engine(installed)
 
 

@@ -151,11 +151,7 @@ FORCED: dict[str, float] = {}
 
 
 def limit(name: str, dtype: str = DTYPES[0]) -> float:
-    """The limit of a choice for a dtype.
-
-    Raises:
-        ValueError: if the user's table is broken.
-    """
+    """The limit of a choice for a dtype. ValueError if the user's table is broken."""
     if name in FORCED:
         return FORCED[name]
     by_dtype = limits()[name]
@@ -230,11 +226,7 @@ def path() -> str:
 
 
 def checked(table: Any) -> Limits:
-    """The limits of a table as it was read from a file.
-
-    Raises:
-        ValueError: if it is no such table.
-    """
+    """The limits of a table as it was read from a file. ValueError if it is no such table."""
     if not isinstance(table, dict) or table.get("version") != VERSION:
         raise ValueError(f"its version is not {VERSION}")
     choices = table.get("choices", {})

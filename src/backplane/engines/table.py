@@ -135,11 +135,7 @@ class Table(dict[str, Entry]):
 
     @classmethod
     def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
-        """One table with the entries of several.
-
-        Raises:
-            ValueError: if two of them have a lowering for the same primitive.
-        """
+        """One table with the entries of several. ValueError if two have the same primitive."""
         table = cls()
         for room in rooms:
             if twice := sorted(table.keys() & room.keys()):

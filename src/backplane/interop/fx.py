@@ -73,11 +73,7 @@ def _attribute(array: np.ndarray, tracer: Any) -> Proxy:
 
 
 def value(x: Any) -> Any:
-    """The native value that a proxy has.
-
-    Raises:
-        TypeError: it has none.
-    """
+    """The native value that a proxy has. TypeError if it has none."""
     raise TypeError(
         f"expected a value, got {x!r} of torch.fx: pass it to the K function as an argument"
     )

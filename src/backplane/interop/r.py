@@ -170,10 +170,8 @@ def indices(value: Any) -> Any:
 
 
 def from_zero(axes: Any, what: str) -> Any:
-    """Axes that count from 1 (negative ones from the end) as axes that count from 0.
-
-    Raises:
-        ValueError: for 0.
+    """Axes that count from 1 (negative ones from the end) as axes that count from 0. ValueError for
+    0.
     """
     if isinstance(axes, list):
         return [from_zero(axis, what) for axis in axes]
@@ -303,10 +301,8 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 
 def operate(sign: str, *operands: Any) -> Any:
-    """The result of an operator of R on tensors, and on numbers and arrays beside them.
-
-    Raises:
-        TypeError: for operands that have no such operator.
+    """The result of an operator of R on tensors, numbers and arrays. TypeError if there is no such
+    operator.
     """
     return UNARY[sign](*operands) if len(operands) == 1 else BINARY[sign](*operands)
 

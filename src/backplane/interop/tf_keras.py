@@ -33,11 +33,7 @@ def _own(name: str) -> str:
 
 
 class Same(Loader):
-    """Gives a module under another name.
-
-    Args:
-        own: Says which one, for the other name.
-    """
+    """Gives a module under another name, which `own` tells."""
 
     def __init__(self, own: Callable[[str], str]) -> None:
         self.own = own

@@ -33,10 +33,8 @@ class Term(NamedTuple):
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
-    """The sum of products that the subscripts describe, as in NumPy. All operands have one dtype.
-
-    Raises:
-        ValueError: if the subscripts cannot be read, or do not fit the operands.
+    """The sum of products that the subscripts describe, as in NumPy, of operands of one dtype.
+    ValueError if they cannot be read, or do not fit the operands.
     """
     letters, result = _parsed(subscripts, operands)
     terms = [_once(Term(x, given)) for x, given in zip(operands, letters, strict=True)]

@@ -89,11 +89,7 @@ def _array(value: object) -> np.ndarray:
 
 
 def checked(array: Any, value: object) -> Any:
-    """`array`, which was made from `value`, if it holds numbers.
-
-    Raises:
-        TypeError: shows `value` if it does not.
-    """
+    """`array`, which was made from `value`; the TypeError shows `value` if it holds no numbers."""
     if array.dtype == object and array.size and all(type(n) is int for n in array.flat):
         return converted(array, "int64", "the operand")  # Raises: too many bits.
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
@@ -206,11 +202,8 @@ def cast_to(x: Tensor, dtype: str) -> Tensor:
 
 
 def fitting(variable: Variable, value: object, what: str) -> Tensor:
-    """`value` as a tensor that can become the value of `variable`.
-
-    Raises:
-        ValueError: if its shape differs.
-        TypeError: if it holds floats, and the variable integers or bools.
+    """`value` as a tensor that can become the value of `variable`. ValueError if its shape differs;
+    TypeError if it holds floats, and the variable integers or bools.
     """
     shape, dtype = variable.spec.shape, variable.spec.dtype
     new = as_tensor(value, dtype)

@@ -21,11 +21,8 @@ from backplane.ops.linear import matmul
 
 
 def _check(name: str, x: Spec, weights: Sequence[Spec], units: int | None, **params: Any) -> None:
-    """Check the weights of a loop over `x`, whose states have `units` elements.
-
-    Raises:
-        TypeError: if `x` has no floats.
-        ValueError: if the kernel, the recurrent kernel or the bias has another shape.
+    """Check the weights of a loop over `x` with `units`. TypeError if `x` has no floats; ValueError
+    if a weight has another shape.
     """
     check_dtype(name, "x", x.dtype, FLOAT)
     fused = PRIMITIVES[name].fused

@@ -67,9 +67,7 @@ def _again(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 def rematerialized(outputs: Sequence[Tensor], mark: int) -> list[Tensor]:
     """`outputs`, whose gradient computes again what was built after the serial number `mark`.
-
-    Raises:
-        ValueError: if a function of a library, which has an effect, is part of it.
+    ValueError if a library's function with an effect is part of it.
     """
     body, captured, keys = trace.close(outputs, [], mark, lazy=True)
     _refuse_effects(toposort(body.outputs))

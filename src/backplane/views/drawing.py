@@ -85,10 +85,8 @@ class Picture(str):
 
 
 def draw(roots: Sequence[Root], title: str, to_file: Any, most: int) -> Picture:
-    """The picture of a graph as an SVG, also written to a file if one is named.
-
-    Raises:
-        ValueError: for a file with another ending than those of `WRITERS`.
+    """The picture of a graph as an SVG, also written to a file if one is named. ValueError for
+    endings other than those of `WRITERS`.
     """
     return _drawn(lambda: Scene(roots).root, title, to_file, most)
 

@@ -287,10 +287,8 @@ NONE: frozenset[str] = frozenset()
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Context manager: programs that are compiled inside go without the passes of these names.
-
-    Raises:
-        ValueError: if there is no pass of such a name, or it cannot be left out.
+    """Context manager: programs that are compiled inside go without these passes. ValueError for
+    names that are none, or that cannot be left out.
     """
     if unknown := sorted({*names} - {*NAMES}):
         raise ValueError(f"no pass is called {', '.join(unknown)}: there are {', '.join(NAMES)}")

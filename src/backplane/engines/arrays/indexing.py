@@ -44,11 +44,7 @@ def signed(indices: Value) -> Value:
 
 
 def checked_rows(indices: Value, size: int) -> Value:
-    """The indices of rows in one line, none of them negative.
-
-    Raises:
-        IndexError: if there is no such row.
-    """
+    """The indices of rows in one line, none of them negative. IndexError if one has no row."""
     rows = signed(np.asarray(indices)).reshape(-1).astype(np.intp)
     wrong = rows[(rows < -size) | (rows >= size)]
     if wrong.size:

@@ -208,9 +208,5 @@ def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None])
 
 
 def _try(size: int) -> None:
-    """Allocate so much and give it back.
-
-    Raises:
-        MemoryError: if there is not so much.
-    """
+    """Allocate so much and give it back. MemoryError if there is not so much."""
     np.empty(size, np.uint8)

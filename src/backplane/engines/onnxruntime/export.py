@@ -69,10 +69,8 @@ def export(
 
 
 def _converted(made: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """The model in another version of ONNX's operators.
-
-    Raises:
-        ValueError: if there is no such version, or it cannot express the model.
+    """The model in another version of ONNX's operators. ValueError if there is no such version, or
+    it cannot express the model.
     """
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= opset <= newest:

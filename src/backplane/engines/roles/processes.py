@@ -37,10 +37,8 @@ class Processes(Values):
         return [row[: size.item()].tobytes().decode() for row, size in rows]
 
     def agree(self, what: str, text: str) -> None:
-        """Check that all processes that share the mesh have come here with the same text.
-
-        Raises:
-            ValueError: in all of them, if they have not.
+        """Check that all processes that share the mesh have come here with the same text. Else each
+        gets a ValueError.
         """
         from hashlib import sha256  # Here: most programs run in one process.
 

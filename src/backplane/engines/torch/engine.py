@@ -97,11 +97,9 @@ class TorchEngine(Engine):
         return value.to(devices.default_device()) if devices.ACCELERATED else value
 
     def key(self, source: KeySource) -> Value:
-        """A key for a call that is recorded: samples come from PyTorch's own
-        generator at each run, and nobody reads the key.
-
-        Raises:
-            TypeError: if the source has a seed: a record keeps no count of its runs.
+        """A key for a recorded call, which nobody reads: samples come from PyTorch's own generator
+        at each run. TypeError if the source has a seed, because a record keeps no count of its
+        runs.
         """
         if not tracing.is_recorded():
             return super().key(source)

@@ -367,11 +367,7 @@ def gru(
 
 
 def _check_samples(x: Value, *states: Value) -> None:
-    """The kernels do not compare the numbers of samples: they would write beyond the states.
-
-    Raises:
-        ValueError: if the numbers differ.
-    """
+    """ValueError if the numbers of samples differ. The kernels would write beyond the states."""
     samples = x.shape[1]
     if any(len(t) != samples for t in states):
         found = " and ".join([str(len(t)) for t in states])

@@ -150,11 +150,7 @@ def _is_local(value: Any) -> bool:
 
 
 def _grid(mesh: Mesh) -> jax.sharding.Mesh:
-    """The devices in their places.
-
-    Raises:
-        ValueError: if there are too few.
-    """
+    """The devices in their places. ValueError if there are too few."""
     devices = jax.devices()
     if jax.process_count() > 1 and len(devices) > mesh.size:
         raise ValueError(

@@ -103,10 +103,8 @@ class MeshEngine(TorchEngine):
         return False
 
     def compile(self, program: Program) -> Function:
-        """The program as it is, off the tape, in the dtypes of the program.
-
-        Raises:
-            ValueError: if `torch.compile` is asked for, which does not follow the moves of parts.
+        """The program as it is, off the tape, in its dtypes. ValueError for `torch.compile`, which
+        does not follow the moves of parts.
         """
         if program.options.get("compile"):
             raise ValueError("K.function: on a mesh, PyTorch has no option `compile`; leave it out")

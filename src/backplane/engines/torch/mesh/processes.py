@@ -22,11 +22,8 @@ LAUNCH = "torchrun --nproc-per-node {count} script.py"
 
 
 def grid_of(mesh: Mesh) -> DeviceMesh:
-    """The processes in their places. All of them call this.
-
-    Raises:
-        ValueError: if there are more or fewer processes than devices in the mesh, or if another
-            process has another mesh.
+    """The processes in their places; all of them call this. ValueError if there are more or fewer
+    than devices in the mesh, or if one has another mesh.
     """
     launch = LAUNCH.format(count=mesh.size)
     if not dist.is_available():
@@ -67,9 +64,7 @@ def devices() -> list[str]:
 
 def connect(address: str | None, count: int | None, index: int | None) -> int:
     """Connect the processes, at the address of the first one or as a launcher says; their number.
-
-    Raises:
-        ValueError: if nothing tells which process this is.
+    ValueError if nothing tells which process this is.
     """
     if not dist.is_initialized():
         if address is not None:
@@ -123,11 +118,8 @@ def _wait_for_threads() -> None:
 
 
 def gathered(thing: Any) -> list[Any]:
-    """The `thing` of each process.
-
-    Raises:
-        ValueError: in every process, if they are of different kinds: the processes do not make the
-            same calls.
+    """The `thing` of each process. ValueError in each if they are of different kinds: the processes
+    do not make the same calls.
     """
     things: list[Any] = [None] * dist.get_world_size()
     with lost_processes():
