@@ -63,9 +63,7 @@ HOOKS["value_of"] = _value_of
 
 
 def meet() -> None:
-    """Import the adapters, and load the engines, of libraries that are loaded. Their own functions
-    can then take tensors of ours.
-    """
+    """Import the adapters, and load the engines, of libraries that are loaded already."""
     engines.meet()
     _of_loaded()
 
@@ -97,9 +95,7 @@ def adapter_among(values: Iterable[Any]) -> Any:
 
 
 def adaptable(function: F) -> F:
-    """Decorator for K functions that do not follow the call rule (`_call.api`). A call with objects
-    of another library goes to that library's adapter.
-    """
+    """Decorator for K functions outside the call rule: foreign objects go to their adapter."""
 
     @functools.wraps(function)
     def wrapper(*args: object, **kwargs: object) -> Any:

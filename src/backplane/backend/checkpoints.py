@@ -203,9 +203,7 @@ class _Loaded(NamedTuple):
 
 
 def _for_variables(state: State, named: Mapping[str, Variable], engine: Engine) -> _Loaded:
-    """The values of variables. Of a value in parts, a process of a mesh reads those that it needs
-    for the layout of the variable.
-    """
+    """The values of variables. Processes of a mesh read the parts that their layouts need."""
     try:
         for name, variable in named.items():
             _check(name, variable, state, engine)
@@ -232,9 +230,7 @@ def _whole(state: State) -> dict[str, np.ndarray]:
 
 
 def _sharing(variables: Iterable[Variable], first: Engine | None = None) -> Engine:
-    """The engine over a mesh: `first`, or the one that holds one of the variables. If there is
-    none, the engine in force.
-    """
+    """The engine over a mesh: `first`, a variable's, or else the one in force."""
     held = [engine for variable in variables for engine in variable.values]
     for engine in (first, *held):
         if isinstance(engine, Engine) and engine.mesh is not None:
@@ -243,10 +239,8 @@ def _sharing(variables: Iterable[Variable], first: Engine | None = None) -> Engi
 
 
 def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
-    """The result of `attempt`, if it succeeds in all processes that share the mesh.
-
-    Raises:
-        OSError, ValueError: in all of them, if there is one in any.
+    """The result of `attempt`, if it succeeds in all processes that share the mesh. Else each of
+    them gets the error.
     """
     failed: OSError | ValueError | None = None
     try:
@@ -300,9 +294,7 @@ def _check(name: str, variable: Variable, state: State, engine: Engine) -> None:
 
 
 def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T:
-    """The result of `use` for the newest file for which it succeeds. All processes take the same
-    file.
-    """
+    """The result of `use` for the newest file, the same in all processes, for which it succeeds."""
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
     names = [f.name for f in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True)]
     if engine is not None:
@@ -319,9 +311,7 @@ def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T
 
 
 def _read(file: Path, use: Callable[[State], T]) -> T:
-    """The result of `use` for the state in a file. The state may be replaced meanwhile, by one with
-    other parts.
-    """
+    """The result of `use` for the state in a file, which may be replaced meanwhile."""
     from backplane.backend import _state_files
 
     while True:

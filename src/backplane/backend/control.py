@@ -90,9 +90,7 @@ def _switch(
 
 
 def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, str]) -> Any:
-    """One of two expressions, chosen by a scalar. Tensors need no branch, because they are computed
-    anyway.
-    """
+    """One of two expressions, by a scalar; tensors need no branch, as they are computed anyway."""
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
         if a.spec.shape == b.spec.shape or (
@@ -122,9 +120,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
 
 
 def _alike(a: Any, b: Any, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
-    """The results of two branches, broadcast to one shape if their shapes tell that they differ. A
-    plain number takes the dtype of a tensor.
-    """
+    """The results of two branches, broadcast where shapes differ. Numbers take a tensor's dtype."""
     if isinstance(a, Tensor) != isinstance(b, Tensor):
         a, b = promoted(a, b)
     a, b = as_tensor(a), as_tensor(b)
@@ -185,10 +181,7 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
 
 
 def _settled(x: Branch, alt: Branch, training: TensorLike | None) -> TensorLike | None:
-    """The phase, as a number where it is one already.
-
-    This comes before the call rule, which keeps its traces for calls with equal arguments.
-    """
+    """The phase, as a number where it is one: the call rule keeps its traces by arguments."""
     if training is None:
         training = known_phase()
         if training is None and (engine_of(x) is not None or engine_of(alt) is not None):

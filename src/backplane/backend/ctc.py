@@ -139,9 +139,7 @@ def ctc_batch_cost(
 
 
 def _scores(y_pred: Tensor) -> Tensor:
-    """Logarithms whose softmax is `y_pred` plus epsilon with the rows scaled to sum to 1, in
-    float32 at least.
-    """
+    """Logarithms whose softmax is `y_pred` plus epsilon, normalized, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
     return ew.log(cast_to(y_pred, dtype) + config.epsilon())
 

@@ -144,9 +144,7 @@ _SLOT: Any = KFunction.__call__
 
 
 class _WatchedCalls:
-    """Stands for the slot of `KFunction` that holds the compiled call. In a block with a watcher,
-    calls go past it.
-    """
+    """Stands for `KFunction`'s slot of the compiled call, past which watched calls go."""
 
     def __get__(self, function: KFunction, owner: type) -> Any:
         return _SLOT.__get__(function) if watcher() is None else boundary(function._run)

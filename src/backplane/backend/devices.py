@@ -114,10 +114,8 @@ def mixed_precision(
 
 
 def policy_of(precision: DType | None, loss_scale: LossScale, accumulate: int) -> Policy:
-    """The policy for these arguments of `K.function`, inside of `mixed_precision` or not.
-
-    Raises:
-        ValueError: names the argument that does not fit.
+    """The policy for these arguments of `K.function`, inside of `mixed_precision` or not. The
+    ValueError names the argument that does not fit.
     """
     if type(accumulate) is not int or accumulate < 1:
         raise ValueError(f"accumulate must be a whole number, 1 or more, got {accumulate!r}")

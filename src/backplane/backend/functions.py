@@ -128,10 +128,7 @@ def with_sparse(engine: Engine, tree: Any) -> Any:
 
 
 class _Called:
-    """A call of a function with slots among its arguments, as a function of what fills them.
-
-    Two are equal if they call the same function with equal plain arguments.
-    """
+    """A call with slots among its arguments; equal calls have equal plain arguments."""
 
     def __init__(
         self,

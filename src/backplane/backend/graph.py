@@ -273,11 +273,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
 
 
 def _array(x: Any) -> np.ndarray:
-    """An argument that is neither a tensor nor native, as an array.
-
-    Raises:
-        TypeError: if it holds no numbers, or several tensors.
-    """
+    """A plain argument as an array. TypeError if it holds no numbers, or several tensors."""
     if isinstance(x, list | tuple | dict) and any(isinstance(t, Tensor) for t in flatten(x)):
         raise TypeError(
             f"x must be one tensor, got {described(x)}; K.function([], tensors)([]) computes "
@@ -291,9 +287,7 @@ def _array(x: Any) -> np.ndarray:
 
 
 def _compiler() -> type[Function]:
-    """The class of compiled functions. The compiler is imported when there is something to compile:
-    it is a fourth of what K is.
-    """
+    """The class of compiled functions, imported late: the compiler is a fourth of what K is."""
     from backplane.compile.function import Function
 
     return Function

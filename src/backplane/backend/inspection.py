@@ -28,9 +28,7 @@ __all__ = [
 
 
 def spec_of(x: TensorLike, what: str) -> Spec:
-    """The spec of a tensor, an engine's tensor, or anything that NumPy takes. The TypeError for
-    other values names `what`.
-    """
+    """The spec of a tensor, native or not, or of an array. The TypeError names `what`."""
     if isinstance(x, Tensor):
         return x.spec
     owner = engine_of(x)

@@ -20,9 +20,7 @@ __all__ = [
 
 
 class _Phase:
-    """The phase in force: a number, or a placeholder with default 0 that is made when it is first
-    asked for.
-    """
+    """The phase in force: a number, or a placeholder with default 0, made when asked for."""
 
     def __init__(self) -> None:
         self.value: int | None = None

@@ -178,10 +178,7 @@ def _is_entry(entry: states.Saved) -> bool:
 
 def key_of(seed: Seed) -> Tensor:
     """The key of one random tensor: a source that gives another one at each run, or the key that
-    was given as the seed.
-
-    Raises:
-        TypeError: if a tensor is given that is no key.
+    was given as the seed. TypeError for a tensor that is no key.
     """
     if not isinstance(seed, Tensor | np.ndarray) and engine_of(seed) is None:
         return key_source(seed)

@@ -201,10 +201,8 @@ class _Run:
         return [returned(y, "step_function", "as its output") for y in flatten(output)], listed
 
     def _pair(self, result: object) -> tuple[Any, Any]:
-        """The output and the new states of one step.
-
-        Raises:
-            TypeError: if the step has returned something else.
+        """The output and the new states of one step. TypeError if the step has returned something
+        else.
         """
         if not isinstance(result, list | tuple) or len(result) != 2:
             raise TypeError(
@@ -230,9 +228,7 @@ class _Run:
         return outputs, [_select(mask, n, s) for n, s in zip(new, states, strict=True)]
 
     def first_outputs(self, xs: list[Tensor]) -> list[Tensor]:
-        """Zeros of the outputs' shapes. Of the step only the shapes are used, and what the step
-        function keeps for later steps (`control.first_items`).
-        """
+        """Zeros like the first outputs, of which only shapes count (`control.first_items`)."""
         outputs, _ = self.step(control.first_items(xs), self.states)
         return [_zeros_of_shape(y) for y in outputs]
 

@@ -68,9 +68,7 @@ def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
 
 
 def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
-    """`x` with `factor - 1` values inserted between neighbours along `axis`. The last element is
-    its own neighbour.
-    """
+    """`x` with `factor - 1` values between neighbours along `axis`; the last repeats itself."""
     if factor == 1:
         return x
 

@@ -58,9 +58,7 @@ def reshape(x: TensorLike, shape: Shape) -> Tensor:
 
 
 def _told_by_tensor(shape: Any) -> Any:
-    """The shape that is asked for. If it is that of another tensor, such as `tf.TensorShape`, one
-    size may be unknown there.
-    """
+    """The shape that is asked for; that of a tensor may have one unknown size."""
     entries = entries_of(shape, "shape")
     if not isinstance(entries, list | tuple) or (
         entries is shape and not isinstance(shape, spec.Shape)

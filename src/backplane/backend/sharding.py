@@ -88,9 +88,7 @@ def set_mesh(axes: Mapping[str, int] | None) -> MeshInForce:
 
 
 def _check(mesh: Mesh) -> None:
-    """ValueError if the engine in force cannot compute on the mesh. It says so if a launcher has
-    started the process for another one.
-    """
+    """ValueError if the engine in force cannot compute on the mesh, with a hint for launchers."""
     engine = engines.current()
     try:
         engine.on_mesh(mesh)

@@ -160,11 +160,7 @@ class _NotKept:
         self.variable = variable
 
     def run(self, session: object = None, feed_dict: object = None) -> None:
-        """Say why there is nothing to run.
-
-        Raises:
-            RuntimeError: always.
-        """
+        """Say why there is nothing to run, by a RuntimeError."""
         raise RuntimeError(
             f"the initial value of {self.variable!r} is not kept: it came from an array of more "
             "than 1 MB, or from a file. Give the variable a value with K.set_value"
@@ -184,11 +180,7 @@ HOOKS["initializer"] = _initializer
 
 
 def _owner(x: Any, what: str) -> Engine | None:
-    """The engine that a variable belongs to; None for a variable of ours.
-
-    Raises:
-        TypeError: names `what`, if `x` is no variable.
-    """
+    """The engine that a variable belongs to; None for ours. The TypeError names `what`."""
     if isinstance(x, Variable):
         return None
     owner = engine_of(x)
@@ -282,9 +274,7 @@ def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike
 
 
 def _operand(value: TensorLike) -> Any:
-    """An operand for Python's operators: a list becomes a tensor, and other values stay as they
-    are.
-    """
+    """An operand for Python's operators: a list becomes a tensor, others stay."""
     if isinstance(value, np.ndarray):
         checked(value, value)
     return as_tensor(value) if isinstance(value, list | tuple) else value

@@ -53,9 +53,7 @@ def _to_tensor(x: Any, dtype: str) -> Tensor:
 
 
 def _get_available_gpus() -> list[str]:
-    """The devices over which K would spread a model: none, because a graph runs where its engine
-    does.
-    """
+    """The devices over which K would spread a model: none, as graphs run on their engine's."""
     return []
 
 
@@ -80,11 +78,7 @@ SETTINGS = {
 
 @boundary
 def leaked(name: str) -> Any:
-    """The value of `K.name`, for a name that is not part of the API.
-
-    Raises:
-        AttributeError: if there is no such name.
-    """
+    """The value of `K.name`, for a name outside of the API. AttributeError if there is none."""
     if name == "tensorflow_backend":
         return sys.modules[__name__]
     if name in SETTINGS:

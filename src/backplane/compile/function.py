@@ -136,9 +136,7 @@ class Function(Plan):
         return call
 
     def _by_switches(self) -> Call:
-        """The call that looks up the variant by the values of the switches. It leaves new values,
-        and wrong ones, to `_checked`.
-        """
+        """The call that looks up the variant by the switches, or leaves it to `_checked`."""
         find, checked = self._calls.get, _slow(self)
         take, one = itemgetter(*self.switches), len(self.switches) == 1
 
@@ -162,9 +160,7 @@ class Function(Plan):
 
 
 def _joined(values: Sequence[Any]) -> list[Any]:
-    """The values, with those of lists of arrays in the place of the lists: code for `tf.keras`
-    feeds `(inputs, targets, sample_weights)`.
-    """
+    """The values, with lists of arrays among them flattened, as `tf.keras` code feeds them."""
     flat: list[Any] = []
     for value in values:
         listed = isinstance(value, list | tuple) and all(hasattr(x, "shape") for x in value)

@@ -93,9 +93,7 @@ class Plan:
     def _all_updates(
         self, outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]]
     ) -> dict[Variable, Tensor]:
-        """The explicit updates, and those on the way to the outputs. Later ones win, with a warning
-        if they were not computed from the others.
-        """
+        """Explicit updates, and those on the way to outputs; the last ones win."""
         passed = updates_in([*outputs, *(value for _, value in updates)])
         every = [*[(u.variable, u) for u in passed], *updates]
         pairs: dict[Variable, Tensor] = dict(every)

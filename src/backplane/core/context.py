@@ -213,9 +213,7 @@ DEFAULT_MODE = ["auto"]
 
 
 def mode() -> str:
-    """The mode of calls without symbolic tensors: "auto" (native tensors and arrays run at once),
-    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
-    """
+    """The mode of calls without symbolic tensors: "auto", "symbolic" or "eager" (`K.eager`)."""
     return current().mode or DEFAULT_MODE[0]
 
 

@@ -50,9 +50,7 @@ class Placeholder(Tensor):
 
 
 class ArrayInput(Placeholder):
-    """Stands for a NumPy array among native tensors while a call is traced. Tensors beside it
-    decide the dtype of a result, as they do beside an array in a graph.
-    """
+    """A NumPy array among native tensors in a trace. Tensors beside it decide a result's dtype."""
 
     __slots__ = ()
 

@@ -49,9 +49,7 @@ def saved() -> list[Saved]:
 
 
 def restore(entries: Sequence[Saved], own: bool) -> None:
-    """Give the sources the state of `entries`. With `own`, this process has saved them. Otherwise,
-    sources that are made later find theirs, too.
-    """
+    """Give the sources the state of `entries`; without `own`, also sources that are made later."""
     with drawing:
         pairs, left = _matched(entries, _living(), own)
         for source, entry in pairs:

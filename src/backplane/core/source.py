@@ -128,9 +128,7 @@ SHORT, MOST_KEPT = 8_000, 256
 
 
 def _compiled(text: str, filename: str) -> CodeType:
-    """The code of a text. That of short ones is kept: the calls of programs with equal structure
-    have the same text, and Python's compiler takes most of the time to make such a call.
-    """
+    """The code of a text. That of short ones is kept: equal programs have calls of equal text."""
     if len(text) > SHORT:
         return compile(text, filename, "exec")
     return _in_file(_code(text), filename)

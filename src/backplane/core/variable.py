@@ -125,9 +125,7 @@ class Variable(Tensor):
                 return value
 
     def _given(self, engine: Converter, values: dict[Converter | None, Any]) -> Any:
-        """The value for an engine that does not have it yet. One copy is enough, and can be made
-        again, so the array goes, or becomes the value.
-        """
+        """The value for an engine that lacks it. The array goes, or becomes the value."""
         with converting:
             value = values.get(engine)
             if value is not None:  # Another thread was quicker.

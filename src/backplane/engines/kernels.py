@@ -178,9 +178,7 @@ def switched_off() -> bool:
 
 @contextmanager
 def forced(**given: float) -> Iterator[None]:
-    """Context manager: programs that are compiled inside take these limits, `torch__windows=0.0`
-    for `torch.windows`. For measuring and testing; programs that are there already stay.
-    """
+    """Context manager: programs compiled inside take these limits, such as `torch__windows=0.0`."""
     before = dict(FORCED)
     FORCED.update({name.replace("__", "."): limit for name, limit in given.items()})
     try:

@@ -14,9 +14,7 @@ from backplane.engines.table import Value
 
 
 class OnDevice(Engine):
-    """Mixin in front of an engine's class: programs, and the values that they take, on one device.
-    Values are made and programs run inside of `here`.
-    """
+    """Mixin in front of an engine's class: values are made, and programs run, inside of `here`."""
 
     takes_arrays: ClassVar[bool] = False
     feeds_at_once = None

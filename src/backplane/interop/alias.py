@@ -52,9 +52,7 @@ RELEASES = {1: "1.2.2", 2: "2.3.1"}
 
 
 def advice(error: BaseException, generation: int) -> str | None:
-    """Advice on an error of a script for that generation of Keras: to install it, if the script has
-    found Keras 3, and the error comes from there.
-    """
+    """Advice for a script that fails with Keras 3: to install the Keras of its generation."""
     keras = sys.modules.get(KERAS)
     version = str(getattr(keras, "__version__", "")) if "keras.src" in sys.modules else ""
     if generation not in RELEASES or not version or not _is_of_keras(error):

@@ -40,9 +40,7 @@ def branch(outputs: Sequence[Tensor], mark: int) -> Closed:
 
 
 def _reading_sizes(graph: Graph, captured: list[Tensor], keys: list[KeySource]) -> Closed:
-    """The same graph, which gets no sizes. It computes them from the sizes of its own inputs, where
-    these are known to be equal, or else of tensors that it is handed for that.
-    """
+    """The graph without sizes as inputs: it reads them from its inputs, or tensors for that."""
     whole = [t for t in captured if t.inputs and not is_float(t.spec.dtype)]
     known = sizes_among(toposort(whole)) if whole else ()
     sizes = [t for t in whole if t in known]

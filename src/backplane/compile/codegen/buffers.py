@@ -25,9 +25,7 @@ def alias_root(t: Tensor) -> Tensor:
 
 
 def is_stretched(t: Tensor) -> bool:
-    """Whether several elements of the value of `t` may be one place in memory: it is a view, and
-    such a view is among its operands, that has more elements than its operand.
-    """
+    """Whether elements of `t` may be one place in memory: a view that repeats its operand's."""
     while t.op is not None and t.op.memory is Memory.VIEW:
         count, before = _count(t), _count(t.inputs[0])
         if count is not None and before is not None and count > before:

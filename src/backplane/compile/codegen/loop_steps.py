@@ -100,9 +100,7 @@ class StepEmitter(Emitter):
         )
 
     def _kept(self) -> dict[Tensor, str]:
-        """The nodes whose values serve all steps: temporaries that nothing reads after its step,
-        and views of them.
-        """
+        """Values that serve all steps: temporaries, which die with their step, and their views."""
         buffers = Buffers(self.order, self.ends, self.engine, self.host)
         in_chains = {n for u in self.units if isinstance(u, Chain) for n in u.members}
         outputs, kept = set(self.outputs), dict[Tensor, str]()

@@ -117,9 +117,7 @@ def _row_by_row(t: Tensor) -> list[Tensor] | None:
 
 
 def _keeps_other_rows(new: Tensor, table: Tensor, gradients: Sequence[Tensor]) -> bool:
-    """Whether a row of zeros in the gradients leaves the table's row as it is. A sum of the table
-    and of gradients times numbers is plain descent.
-    """
+    """Whether a row of zeros in the gradients leaves the table's row as it is."""
 
     def opens(t: Tensor) -> bool:
         assert t.op is not None

@@ -43,9 +43,7 @@ def peephole(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
 
 
 def peephole_lowered(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, lowered for `engine`, in which one kernel multiplies, or convolves, and adds, and
-    one kernel takes all parts of a tensor.
-    """
+    """`outputs`, lowered, with fused products and sums, and one kernel for a tensor's parts."""
     kernels = {x: y for x, y in WITH_BIAS.items() if y.name in engine.table}
     splits = split.name in engine.table
     present = {node.op for node in toposort(outputs)} if kernels or splits else set()
@@ -191,9 +189,7 @@ def _border_made(x: Tensor) -> Border | None:
 
 
 def _border_cut(part: Tensor, whole: Tensor) -> Border | None:
-    """The border that `part`, a slice of `whole`, leaves out at both ends of the spatial axes.
-    Their sizes are known, and it leaves out nothing else.
-    """
+    """The border that `part` leaves out at both ends of the spatial axes, of known sizes."""
     batch, *spatial, channels = part.params["slices"]
     sizes = whole.spec.shape[1:-1]
     if not batch == channels == ALL or any(step != 1 for *_, step in spatial):

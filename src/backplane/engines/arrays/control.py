@@ -110,9 +110,7 @@ class _Scan:
     def _in_room(
         self, room: Room, state: Values, elements: Iterable[Values], constants: Values, count: int
     ) -> list[Value]:
-        """The final states and the stacks of `count` steps, one at least. `elements` are the rows
-        of the sequences in the order of the steps.
-        """
+        """The final states and stacks of `count` ≥ 1 steps; `elements` are rows in their order."""
         steps = self.steps or self._steps()
         first, later = steps.make(*constants)
         elements = iter(elements)

@@ -27,9 +27,7 @@ TABLE.update(Table(barrier=barrier, check_windows=check_windows))
 
 
 def in_single(build: Callable[..., Lowering], specs: Sequence[Spec], **params: Any) -> Lowering:
-    """The lowering that `build(specs, **params)` gives. For operands in half precision it is that
-    of float32 ones, which is faster and rounds once.
-    """
+    """The lowering that `build(specs, **params)` gives; halves are computed in float32, faster."""
     if specs[0].dtype not in HALVES:
         return build(specs, **params)
     half = np.dtype(specs[0].dtype)
@@ -51,9 +49,7 @@ def in_wide(dtype: np.dtype) -> np.dtype:
 
 
 def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
-    """`function(*operands, out=None)`, which works on arrays of one float32 or float64 dtype, for
-    operands of `specs`. Scalars get an axis for it.
-    """
+    """`function(*operands, out=None)` of arrays of one dtype, for `specs`; scalars get an axis."""
 
     def build(specs: Sequence[Spec]) -> Lowering:
         if specs[0].ndim:

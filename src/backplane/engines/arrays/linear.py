@@ -48,9 +48,7 @@ BLOCK, NARROWEST = 1 << 15, 128
 def steady(
     specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool
 ) -> Callable[[Value], Lowering] | None:
-    """For products x · y of a loop whose steps all read the same y: a function from y to the
-    lowering of x. None where nothing is gained by that.
-    """
+    """A function from the y of a loop's products x · y to the lowering of x, if that gains."""
     x, y = specs
     plain = x.ndim == 2 and not (transpose_x or transpose_y) and x.dtype in ("float32", "float64")
     if not plain or y.shape[0] is None or y.shape[1] is None:

@@ -113,9 +113,7 @@ class JaxEngine(Engine):
         return self.from_numpy(source.draw())
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """A copy that users may write to. A large result is waited for first: if there was no
-        memory for it, copying would end the process.
-        """
+        """A copy to write to. Large results are waited for: a failing copy ends the process."""
         small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
         return np.array if small else _fetched
 

@@ -28,9 +28,7 @@ def words_at_once(key: tuple[Value, Value], count: int) -> Value:
 
 
 def words_in_parts(key: tuple[Value, Value], count: int) -> Value:
-    """The same words, each computed for itself. That takes twice as long, but devices that want
-    different words need not send any to each other.
-    """
+    """The same words, each by itself: twice the time, but devices need not exchange any."""
     places, half = lax.iota(np.uint32, count), np.uint32((count + 1) // 2)
     first = places < half
     x, y = threefry2x32(key, lax.select(first, places, places - half), jnp.zeros_like(places))

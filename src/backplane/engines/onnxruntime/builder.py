@@ -142,9 +142,7 @@ def sized(op: str, *sizes: Size) -> Symbol:
 
 
 class Place(NamedTuple):
-    """An instruction of an emitted program. Python finds its line in time that grows with the
-    program, so it is only asked for when somebody wants to know.
-    """
+    """An instruction of an emitted program, whose line is slow to find, and found on demand."""
 
     code: CodeType
     instruction: int

@@ -39,9 +39,7 @@ def export(
     name: str,
     opset: int | None,
 ) -> None:
-    """Write a program with names for its inputs and outputs, and values for some of the inputs.
-    Those that are `frozen` are constants of the model.
-    """
+    """Write a program with named inputs and outputs, and values; `frozen` are constants."""
     # Loops that always do, as nobody is there for a second try.
     scope = Scope(loops="Loop", frozen=set(frozen))
     given = dict(zip(inputs, program.inputs, strict=True))

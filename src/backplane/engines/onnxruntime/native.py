@@ -58,9 +58,7 @@ def has_calls(scope: Scope) -> bool:
 def in_parts(
     scope: Scope, inputs: Sequence[str], outputs: Sequence[str], start: Start
 ) -> Callable[..., tuple[Value, ...]]:
-    """A function of the inputs that runs the parts. Their sessions are made at the first call,
-    which tells the dtypes and ranks of what goes from part to part.
-    """
+    """A function of the inputs that runs the parts, whose sessions the first call makes."""
     parts = list(_parts(scope, outputs))
     runs: list[Callable[..., list[Value]] | None] = [None] * len(parts)
 

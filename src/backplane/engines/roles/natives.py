@@ -42,9 +42,7 @@ class Natives(Programs):
         return result if self.owns(result) else self.constant(np.asarray(result))
 
     def sparse(self, parts: SparseTensor) -> Any:
-        """The form in which functions of the library take a sparse tensor: its parts, which are
-        values, if the library has none.
-        """
+        """A sparse tensor in the library's form: by default its parts, which are values."""
         return parts
 
     def sparse_parts(self, result: Any) -> Any:

@@ -99,9 +99,7 @@ class Programs(Values):
         return program.function
 
     def callable(self, graph: Graph) -> Function:
-        """A function over engine values that evaluates a closed graph, such as the body of a loop
-        or a branch.
-        """
+        """A function over engine values that evaluates a closed graph, such as a loop's body."""
         return HOOKS["callable_of"](graph, self)
 
     def steps(self, body: Graph, carry: int, xs: int) -> Steps:

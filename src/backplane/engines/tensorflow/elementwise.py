@@ -111,9 +111,7 @@ def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
 
 @TABLE.add("check_numerics")
 def _check_numerics(x: Value, *, message: str) -> Value:
-    """TensorFlow's own check, whose error becomes that of other engines. It names the emitted line,
-    because TensorFlow's names of operations inside loops lead nowhere.
-    """
+    """TensorFlow's own check, whose error becomes that of other engines, with the emitted line."""
     line = emitted_line()
     at = f" [{line[0]}:{line[1]}]" if line else ""
     return raw.CheckNumerics(tensor=x, message=f"{message}{at}")

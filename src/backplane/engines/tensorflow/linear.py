@@ -30,9 +30,7 @@ def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Valu
 def _rows_matmul(
     values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
 ) -> Value:
-    """The product of a `CSRSparseMatrix`, in a fifth of the time of sums of segments. TensorFlow
-    makes one such matrix for all products of a program.
-    """
+    """The product of a `CSRSparseMatrix`, one for all products, five times as fast as segments."""
     height = raw.Size(input=offsets) - 1
     # The kernel ends the process if there is no row.
     shape = raw.Pack(values=[raw.Maximum(x=height, y=1), raw.Size(input=across)])

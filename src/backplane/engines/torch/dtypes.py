@@ -24,9 +24,7 @@ SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 
 
 def to_array(value: Value) -> np.ndarray:
-    """The values of a tensor, which may be on a tape or on another device. bfloat16 is copied bit
-    by bit, because NumPy's buffers do not know it.
-    """
+    """The values of a tensor, on any tape or device. bfloat16 is copied bit by bit."""
     value = value.detach().cpu()
     if value.dtype != torch.bfloat16:
         return value.numpy()

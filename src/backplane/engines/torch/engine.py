@@ -112,9 +112,7 @@ class TorchEngine(Engine):
         return torch.zeros(4, dtype=torch.uint32)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
-        follows is a tensor already.
-        """
+        """A tensor of the number, without NumPy. Sizes in a trace are tensors already."""
         if isinstance(value, torch.Tensor):
             return value.to(TORCH[dtype])
         if type(value) is int and dtype not in SIGNED:

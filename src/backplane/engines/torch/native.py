@@ -35,9 +35,7 @@ def abstract(run: Callable[[], list[Spec]]) -> tuple[list[Spec], bool]:
 def pullback(
     function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
 ) -> Sequence[Value]:
-    """Use the tape, which old kinds of `torch.autograd.Function` need. PyTorch's compiler knows
-    only `torch.func`, so that serves where it traces.
-    """
+    """Use the tape, which old autograd functions need, or `torch.func` where PyTorch traces."""
     if torch.compiler.is_compiling():
         found: Sequence[Value] = torch.func.vjp(lambda *xs: tuple(function(*xs)), *operands)[1](
             tuple(cotangents)

@@ -75,9 +75,7 @@ class Gathers(threading.local):
         self._operations: dict[int, _Operation] = {}
 
     def watch(self, table: Table, wanted: Sequence[str]) -> None:
-        """Put the lowerings of a table into scopes, but for those that users call to have parts
-        moved, and effects.
-        """
+        """Put a table's lowerings into scopes, except for effects and moves that users want."""
         for name, entry in table.items():
             if name not in wanted and not PRIMITIVES[name].effect:
                 table[name] = entry._replace(function=self._scoped(name, entry))

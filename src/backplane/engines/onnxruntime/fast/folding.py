@@ -150,9 +150,7 @@ class _Graph:
 
     @contextmanager
     def replacing(self, last: Node) -> Iterator[list[Symbol]]:
-        """Context manager: nodes that are made inside come before a node. What is put into the list
-        takes the place of its result.
-        """
+        """Context manager: nodes made inside come before a node; the list has its replacement."""
         nodes, known = self.scope.nodes, self.scope._known
         place = nodes.index(last)
         rest = nodes[place:]
