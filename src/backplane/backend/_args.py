@@ -202,10 +202,7 @@ def as_sizes(value: object, count: int, what: str) -> tuple[int, ...]:
 def entries_of(shape: Any, what: str) -> Any:
     """The entries of a shape as a list or tuple, whichever object of a library it is:
     `tf.TensorShape`, `torch.Size`, a range, an array. Anything else, such as a number or a tensor,
-    is returned as it is.
-
-    Raises:
-        ValueError: if the number of its entries is unknown; names `what`.
+    is returned as it is. ValueError, with `what`, if the number of its entries is unknown.
     """
     if isinstance(shape, list | tuple | int | Tensor):
         return shape
@@ -221,14 +218,10 @@ def entries_of(shape: Any, what: str) -> Any:
 
 
 def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
-
-    `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor
-    such as `K.shape(x)`, whose known sizes are recovered. A size of -1 is passed on.
-
-    Raises:
-        TypeError: for sizes that are not integers.
-        ValueError: for tensors that are not vectors of known length.
+    """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None. `shape`
+    is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor such as
+    `K.shape(x)`, whose known sizes are recovered. A size of -1 is passed on. TypeError for sizes
+    that are not integers; ValueError for tensors that are not vectors of known length.
     """
     if isinstance(shape, Tensor):
         return _of_vector(shape, what)

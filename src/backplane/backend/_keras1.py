@@ -124,13 +124,8 @@ ORDERINGS: dict[str, DataFormat] = {"tf": "channels_last", "th": "channels_first
 
 def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """The keyword arguments of a failed call in today's spelling; None if the call was not spelled
-    as in Keras 1.
-
-    The warning names the line that called the caller of this function.
-
-    Raises:
-        TypeError: if an argument is given twice.
-        ValueError: for an unknown `dim_ordering`.
+    as in Keras 1. The warning names the line that called the caller of this function. TypeError if
+    an argument is given twice; ValueError for an unknown `dim_ordering`.
     """
     parameters = signature(function).parameters if function in SIGNATURES else {}
     if len(args) > len(parameters) or not parameters:

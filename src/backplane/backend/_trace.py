@@ -273,11 +273,8 @@ def _abstract(
 
 def hashable(value: Any) -> Any:
     """A key for plain arguments. Types count (1 and 1.0 differ, and so do 0.0 and -0.0), and lists
-    become tuples.
-
-    Raises:
-        TypeError: for functions, because variables around them may change between calls, and for
-            unhashable values.
+    become tuples. TypeError for functions, because variables around them may change between calls,
+    and for unhashable values.
     """
     kind = type(value)
     if (callable(value) and kind is not type) or isinstance(value, Tensor):

@@ -78,11 +78,8 @@ def _unknown(given: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _write_choice(file: str, name: str) -> None:
-    """Put the engine into the file in one step, which begins with the defaults if it is absent.
-
-    Raises:
-        OSError: if the file cannot be read or written; it is as it was then.
-        ValueError: if it does not hold settings.
+    """Put the engine into the file in one step; an absent file begins with the defaults. OSError if
+    it cannot be read or written; it is as it was then. ValueError if it does not hold settings.
     """
     keras_json.write(file)
     settings = keras_json.given(file)

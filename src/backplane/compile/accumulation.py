@@ -1,4 +1,4 @@
-"""`K.function(…, accumulate=n)`: the batch is split into parts, which run one after the other.
+"""Gradient accumulation: `K.function(…, accumulate=n)` runs parts of the batch one by one.
 
 The parts are the steps of one scan, so every engine runs them in a loop of its own, and only one
 part's tensors are in memory. The scan adds up the gradients of variables. What is computed from
@@ -41,11 +41,8 @@ def accumulated(
     parts: int,
 ) -> Split:
     """The same outputs and updates for a batch in so many parts. `slopes` are gradients; it tells
-    whether they are those of variables.
-
-    Raises:
-        ValueError: if there is no batch, or something that is computed from it can be neither
-            averaged nor joined.
+    whether they are those of variables. ValueError if there is no batch, or something that is
+    computed from it can be neither averaged nor joined.
     """
     batch = [p for p in inputs if is_split(p)]
     if not batch:

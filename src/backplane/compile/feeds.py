@@ -90,11 +90,9 @@ def check_has_value(value: object, engine: Engine, what: str) -> None:
 
 
 def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
-    """`value` as an array of `dtype`. Integers and bools lose nothing (`converted`).
-
-    Raises:
-        TypeError: if it holds no numbers, or such as an integer type or bool would lose.
-        ValueError: if it is ragged, or holds numbers outside the range of an integer type.
+    """`value` as an array of `dtype`. Integers and bools lose nothing (`converted`). TypeError if
+    it holds no numbers, or such as an integer type or bool would lose. ValueError if it is ragged,
+    or holds numbers outside the range of an integer type.
     """
     owner = engine_of(value)
     if owner is not None:

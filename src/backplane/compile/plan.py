@@ -235,12 +235,9 @@ class Variant(NamedTuple):
     """By placeholder and variable in compressed rows: what makes their parts (`compile.sparse`)."""
 
     def failed(self, error: Exception, values: Sequence[Any]) -> None:
-        """Add to an error which primitive failed and where it was built.
-
-        Raises:
-            ValueError: in place of `error`, if the shapes of the values do not fit together. It is
-                the same on every engine.
-            IndexError: if an index is out of range.
+        """Add to an error which primitive failed and where it was built. If the shapes of the
+        values do not fit together, raise a ValueError in its place, the same on every engine; if an
+        index is out of range, an IndexError.
         """
         shapes = map(self._shape, values)
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}

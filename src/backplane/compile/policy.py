@@ -59,10 +59,8 @@ def planned(
     cuts: Mapping[Tensor, Tensor],
 ) -> Planned:
     """The graph of a function with these inputs. `cuts` are the tensors that are fed in the place
-    of being computed, and their placeholders.
-
-    Raises:
-        ValueError: if the loss cannot be scaled, or the batch not be split.
+    of being computed, and their placeholders. ValueError if the loss cannot be scaled, or the batch
+    not be split.
     """
     plan = _Plan(list(outputs), updates, cuts)
     scaling = policy.loss_scale if plan.used else None

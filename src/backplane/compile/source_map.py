@@ -54,15 +54,9 @@ def explain(
     error: BaseException, engine: Engine, run: Callable[..., Any] | None = None
 ) -> Place | None:
     """Add to an error from a running program which primitive failed and where it was built, which
-    is returned if it is known.
-
-    If the program `run` is a graph of the engine's own, the engine knows the line (`located`).
-
-    Raises:
-        IndexError: if an index of `gather` or `scatter_add` is out of range, in place of what the
-            engine raises.
-        FloatingPointError: if `check_numerics` failed, in place of what the engine raises.
-        MemoryError: if there is too little memory, in place of what the engine raises.
+    is returned if it is known. If the program `run` is a graph of the engine's own, the engine
+    knows the line (`located`). IndexError, FloatingPointError (`check_numerics`) and MemoryError
+    take the place of what the engine raises for them.
     """
     place = built_at(error)
     if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):

@@ -1,4 +1,4 @@
-"""Running a function on one item after the other, while a thread reads the next ones."""
+"""Prefetching: a function runs on one item after the other while a thread reads the next."""
 
 from __future__ import annotations
 

@@ -166,13 +166,9 @@ def constant(value: object, dtype: str | None = None) -> Constant:
 
 
 def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
-    """A copy of `array` in another dtype, if an integer or bool dtype can hold its numbers.
-
-    Raises:
-        ValueError: names `what`, if numbers are out of the range of an integer type (NaN is one of
-            them).
-        TypeError: names `what`, if an integer type would lose fractions, or bool numbers other than
-            0 and 1.
+    """A copy of `array` in another dtype, if an integer or bool dtype can hold its numbers. Else
+    errors name `what`: ValueError for numbers out of the range of an integer type, such as NaN;
+    TypeError if an integer type would lose fractions, or bool numbers other than 0 and 1.
     """
     target = np.dtype(dtype)
     own = "f" if array.dtype.name == "bfloat16" else array.dtype.kind

@@ -21,11 +21,9 @@ class KerasAttributes:
     """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
 
     def set_shape(self, shape: Any) -> None:
-        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
-        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
-
-        Raises:
-            ValueError: if it does not fit.
+        """Check that a shape fits, or raise a ValueError. A tensor never changes, so nothing else
+        becomes of it: what `K.int_shape` gives then is what classic Keras notes for the output of a
+        layer.
         """
         sizes = tuple([None if n is None else int(n) for n in shape])
         if not self.spec.accepts(Spec(sizes, self.spec.dtype)):

@@ -92,12 +92,9 @@ def whole(rank: int) -> Layout:
 
 
 def layout_of(given: object, rank: int, what: str) -> Layout:
-    """The layout that a user describes: for each axis a name, a tuple of names, or None.
-
-    Raises:
-        TypeError: if an entry is something else.
-        ValueError: if there is not one entry for each axis, or if an axis of the mesh is named
-            twice.
+    """The layout that a user describes: for each axis a name, a tuple of names, or None. TypeError
+    for other entries. ValueError if there is not one entry for each axis, or if an axis of the mesh
+    is named twice.
     """
     if not isinstance(given, list | tuple):
         raise TypeError(f"{what}: layout must be a tuple with an entry per axis, got {given!r}")
@@ -131,11 +128,8 @@ def divides(layout: Layout, shape: Sequence[int | None], mesh: Mesh) -> bool:
 
 
 def check_layout(layout: Layout, shape: Sequence[int | None], mesh: Mesh, what: str) -> None:
-    """Check that a tensor of this shape can lie on the mesh so.
-
-    Raises:
-        ValueError: if the mesh lacks an axis that the layout names, or if an axis of the tensor
-            cannot be split into equal parts. The error begins with `what`.
+    """ValueError, which begins with `what`, if a tensor of this shape cannot lie on the mesh so:
+    the mesh lacks an axis, or an axis of the tensor cannot be split into equal parts.
     """
     for axis, (names, n) in enumerate(zip(layout, shape, strict=True)):
         for name in names:
@@ -152,12 +146,10 @@ def check_layout(layout: Layout, shape: Sequence[int | None], mesh: Mesh, what: 
 def feed_layout(
     given: Layout | None, shape: Sequence[int], first: int | None, mesh: Mesh, what: str
 ) -> Layout:
-    """The layout in which a value of this shape is fed: the one that the user gave, or else split
-    by the axis `batch` if the `first` size of the placeholder is unknown. A batch that this does
-    not divide, such as the last one of an epoch, is given to all devices as a whole.
-
-    Raises:
-        ValueError: if the layout `given` by the user does not fit.
+    """The layout in which a value of this shape is fed: the one that the user has `given`
+    (ValueError if it does not fit), or else split by the axis `batch` if the `first` size of the
+    placeholder is unknown. A batch that this does not divide, such as the last one of an epoch, is
+    given to all devices as a whole.
     """
     if given is not None:
         check_layout(given, shape, mesh, what)

@@ -1,4 +1,4 @@
-"""Closed graphs from Python functions, for the bodies of loops and for branches.
+"""Closure conversion: closed graphs from Python functions, for bodies of loops and branches.
 
 The function is called once, on fresh placeholders. Every tensor that it uses from outside becomes a
 *captured* input of the graph, so a body shares no node with the graph around it. This also moves

@@ -68,11 +68,8 @@ def _is_there(library: str, module: str) -> bool:
 
 
 def get(name: str) -> Engine:
-    """The engine called `name`, which is loaded if necessary.
-
-    Raises:
-        ValueError: if no engine has that name.
-        ImportError: if its library is missing; the message has the install command.
+    """The engine called `name`, which is loaded if necessary. ValueError if no engine has that
+    name; ImportError, with the install command, if its library is missing.
     """
     if name not in _loaded:
         name = canonical(name) or name
@@ -133,10 +130,7 @@ def _configure() -> list[Engine]:
 
 def for_programs() -> Engine:
     """The engine that compiles and runs functions: the one in force, on the device or over the mesh
-    in force.
-
-    Raises:
-        ValueError: if the engine cannot compute on such a mesh, or if there is a device too.
+    in force. ValueError if it cannot compute on such a mesh, or if there is a device too.
     """
     now = context.current()
     engine: Engine = now.engine or (_default or _configure())[0]

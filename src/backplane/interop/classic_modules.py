@@ -272,11 +272,8 @@ def in_file() -> str:
 
 
 def _check_named(backend: str) -> None:
-    """Refuse a name that means nothing, with the reason. Keras only says that it is unable to
-    import the backend, or fails an assertion.
-
-    Raises:
-        ModuleNotFoundError: if no engine and no module has the name.
+    """ModuleNotFoundError, with the reason, for a name that no engine and no module has. Keras only
+    says that it is unable to import the backend, or fails an assertion.
     """
     choice = config.Choice(backend, "KERAS_BACKEND")
     if not backend:

@@ -25,18 +25,8 @@ def adapts(kind: type) -> bool:
 
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call of a K function a node of the graph that its proxies belong to.
-
-    Args:
-        function: The function of the K namespace.
-        args: Its positional arguments.
-        kwargs: Its arguments by name.
-
-    Returns:
-        A proxy for the result.
-
-    Raises:
-        TypeError: for arguments that a traced module cannot hold.
+    """Make a call of a K function a node of the graph that its proxies belong to; a proxy for the
+    result. TypeError for arguments that a traced module cannot hold.
     """
     proxies = [leaf for leaf in flatten((args, kwargs)) if isinstance(leaf, Proxy)]
     tracer = proxies[0].tracer

@@ -214,11 +214,7 @@ class Function:
     _labels: list[str] | None
 
     def __call__(self, inputs: Any = ()) -> Any:
-        """Run it; see `KFunction`.
-
-        Raises:
-            ValueError: also if the values have other names than the inputs.
-        """
+        """Run it; see `KFunction`. ValueError also for names that are not the inputs'."""
         if isinstance(inputs, dict):
             inputs = self._in_order(inputs)
         if not isinstance(self._inputs, list | tuple):

@@ -1,4 +1,4 @@
-"""Gradients as graphs: one reverse walk, with one rule per primitive."""
+"""Reverse-mode differentiation: gradients are graphs, made by one rule per primitive."""
 
 from __future__ import annotations
 

@@ -269,15 +269,10 @@ def scan(
     reverse: bool = False,
     length: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Trace `step(carry, x) -> (carry, ys)` and scan it over the leading axis of `xs`.
-
-    Returns:
-        The final carry and the stacked ys. `step` may use tensors from outside, and may draw random
-        numbers: each step draws its own.
-
-    Raises:
-        ValueError: if a step changes the number, the dtypes or the known sizes of the carried
-            tensors.
+    """Trace `step(carry, x) -> (carry, ys)` and scan it over the leading axis of `xs`: the final
+    carry and the stacked ys. `step` may use tensors from outside, and may draw random numbers: each
+    step draws its own. ValueError if a step changes the number, the dtypes or the known sizes of
+    the carried tensors.
     """
     n_carry, n_xs = len(init), len(xs)
     items = [Spec(t.spec.shape[1:], t.spec.dtype) for t in xs]

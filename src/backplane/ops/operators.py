@@ -188,14 +188,10 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
 
 
 def getitem(x: Tensor, key: object) -> Tensor:
-    """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays.
-
-    A scalar integer tensor takes the place of an integer, also as an end or the step of a slice; an
-    array of them picks along its axis.
-
-    Raises:
-        IndexError: if an integer lies outside a known size, or there are too many indices.
-        TypeError: for boolean masks, several index arrays and anything else.
+    """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays. A scalar
+    integer tensor takes the place of an integer, also as an end or the step of a slice; an array of
+    them picks along its axis. IndexError for an integer outside a known size, or too many indices;
+    TypeError for boolean masks, several index arrays and anything else.
     """
     parts: list[Part] = []
     ends: dict[int, Ends] = {}

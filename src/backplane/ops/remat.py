@@ -1,4 +1,4 @@
-"""Gradients that compute the inner tensors of a function again, in place of keeping them."""
+"""Rematerialization: gradients compute inner tensors again, in place of keeping them."""
 
 from __future__ import annotations
 

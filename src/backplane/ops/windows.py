@@ -215,7 +215,7 @@ def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
 
 
 def patches(x: Tensor, windows: Windows) -> Tensor:
-    """The windows of a padded `x`. Each is laid out in row-major order along the last axis.
+    """The windows of a padded `x` (im2col), each in row-major order along the last axis.
 
     The axes of the result are (batch, *count, elements of a window × channels).
     """
@@ -228,9 +228,7 @@ def patches(x: Tensor, windows: Windows) -> Tensor:
 
 
 def fold(x: Tensor, laid: Layout, channels: int) -> Tensor:
-    """The transpose of `patches`: overlapping windows are added up, over the padded spatial
-    axes.
-    """
+    """The transpose of `patches` (col2im): adds up overlapping windows over padded axes."""
     last = x.ndim - 1
     width = channels * laid.elements
     for axis, w in enumerate(laid.windows, 1):

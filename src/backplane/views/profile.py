@@ -60,11 +60,8 @@ class Profile:
         return sum([r.seconds for r in self.records])
 
     def by(self, key: str) -> list[tuple[str, int, float, int]]:
-        """The records grouped by `"op"`, `"line"` or `"scope"`, slowest first: (group, runs in a
-        call, seconds in a call, bytes of the results in a call).
-
-        Raises:
-            ValueError: for another key.
+        """The records grouped by `"op"`, `"line"` or `"scope"` (else ValueError), slowest first:
+        (group, runs in a call, seconds in a call, bytes of the results in a call).
         """
         if key not in ("op", "line", "scope"):
             raise ValueError(f"Profile.by: key must be 'op', 'line' or 'scope', got {key!r}")

@@ -1,4 +1,4 @@
-"""Ownership of memory: who shares a value's memory, how long it is read, and who may write to it.
+"""Aliasing and liveness: who shares a value's memory, how long it is read, who may write to it.
 
 Everything about memory is here: which results of a program are copied before users get them
 (`shared`), and which temporary a result is written over.

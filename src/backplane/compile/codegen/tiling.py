@@ -1,4 +1,4 @@
-"""Tiling: computes chains of element-wise operations on large arrays block by block.
+"""Loop tiling: computes chains of element-wise operations on large arrays block by block.
 
 A ufunc on a large array is only as fast as memory. If several of them follow each other, a block of
 the operands that fits into the cache goes through all of them before the next block is read:

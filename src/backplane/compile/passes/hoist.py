@@ -1,4 +1,4 @@
-"""Moves work out of loops: what all steps can do at once is done before or after the loop.
+"""Loop-invariant code motion and more: what all steps can do at once leaves the loop.
 
 *Before* the loop: whatever a step computes from its row of the sequences alone, such as `x_t · W +
 b`. One node computes it for all steps, and the loop gets the rows of the result.

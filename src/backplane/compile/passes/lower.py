@@ -33,10 +33,7 @@ class _Results(Tensor):
 def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     """Replace a primitive by its decomposition if `engine` has no lowering for it, or none that
     fits (`Entry.unless`). Replace operands that its lowerings do not read by `UNREAD`.
-
-    Raises:
-        NotImplementedError: if there is no decomposition either; names the primitive and the
-            engine.
+    NotImplementedError, with primitive and engine, if there is no decomposition either.
     """
 
     def lowered(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:

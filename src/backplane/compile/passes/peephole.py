@@ -1,4 +1,4 @@
-"""Replaces a few neighbouring nodes by fewer or smaller ones that compute the same."""
+"""Peephole optimization: a few neighbouring nodes become fewer or smaller ones."""
 
 from __future__ import annotations
 

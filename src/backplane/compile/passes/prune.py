@@ -1,4 +1,4 @@
-"""Removes from loops what nobody reads: results, states and operands.
+"""Dead code elimination in loops: removes results, states and operands that nobody reads.
 
 Scans offer every intermediate value of their body to their gradient. Here the whole program is in
 sight, so a scan is reduced to the results that are used, the states that these need, and the

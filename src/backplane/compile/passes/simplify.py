@@ -1,8 +1,8 @@
-"""Simplifies whole graphs, in time linear in the graph. Correctness never depends on it.
+"""Constant folding, common subexpression elimination and dead code elimination, in linear time.
 
 One sweep from inputs to outputs rebuilds the graph. It folds constants, takes branches whose
-predicate is known, drops nodes that change nothing, and merges equal nodes. Nodes that nobody needs
-fall away, because only what the outputs need is visited.
+predicate is known, drops nodes that change nothing, and merges equal nodes (common subexpressions).
+Dead code falls away, because only what the outputs need is visited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moves work behind a loop: what steps do not hand on, and sums over the steps."""
+"""Code motion behind a loop: what steps do not hand on, and sums over the steps."""
 
 from __future__ import annotations
 

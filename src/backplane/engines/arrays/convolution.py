@@ -1,4 +1,4 @@
-"""Convolution and its two gradients: windows gathered into rows, multiplied by BLAS.
+"""Convolution and its two gradients by im2col: windows gathered into rows, multiplied by BLAS.
 
 The rows are gathered block by block, so that they are still in the cache when they are multiplied.
 A group of channels is a convolution of its own; where each group has one input channel (depthwise),

@@ -34,10 +34,8 @@ class TakesFunctions(Engine):
 
 def on_arrays(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
     """The function on arrays that it cannot write to, with results as they were found to be.
-
-    Raises:
-        ValueError: when it is called, if a result has another dtype or other sizes than those that
-            stand-ins have shown.
+    ValueError, when it is called, if a result has another dtype or other sizes than stand-ins have
+    shown.
     """
 
     def run(*operands: Value) -> list[Value]:

@@ -1,4 +1,4 @@
-"""The memory of values: who may write over it, and who gets a copy."""
+"""The memory of values: who may write over it, and who gets a copy (copy on write)."""
 
 from __future__ import annotations
 

@@ -62,9 +62,6 @@ class Processes(Values):
 
     def connect(self, address: str | None, count: int | None, index: int | None) -> int:
         """Connect the processes of a mesh; their number. `address` is that of the first process;
-        what is None is told by a launcher.
-
-        Raises:
-            ValueError: if the library computes in one process.
+        what is None is told by a launcher. ValueError if the library computes in one process.
         """
         raise ValueError(f"the engine {self.name!r} computes in one process")

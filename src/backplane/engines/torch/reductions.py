@@ -141,14 +141,7 @@ def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
 @TABLE.build("top_k")
 def top_k(specs: Sequence[Spec], *, k: int) -> Lowering:
     """A stable sort: `torch.topk` returns ties in any order."""
-
-    def lowering(x: Value) -> list[Value]:
-        positions = find(x)
-        values = modular(specs[0], lambda bits: torch.gather(bits, -1, positions))
-        return [values(x), positions.to(torch.int32)]
-
-    find = compared(specs[0], lambda x: _largest(x, k))
-    return lowering
+    return _at_positions(specs[0], lambda x: _largest(x, k))
 
 
 def _largest(x: Value, k: int) -> Value:
@@ -166,11 +159,16 @@ def _largest(x: Value, k: int) -> Value:
 @TABLE.build("sort")
 def sort(specs: Sequence[Spec]) -> Lowering:
     """`torch.sort`."""
-    find = compared(specs[0], lambda x: torch.sort(x, stable=True)[1])
+    return _at_positions(specs[0], lambda x: torch.sort(x, stable=True)[1])
+
+
+def _at_positions(spec: Spec, positions_of: Lowering) -> Lowering:
+    """The elements at these positions along the last axis, and the positions."""
+    find = compared(spec, positions_of)
 
     def lowering(x: Value) -> list[Value]:
         positions = find(x)
-        values = modular(specs[0], lambda bits: torch.gather(bits, -1, positions))
+        values = modular(spec, lambda bits: torch.gather(bits, -1, positions))
         return [values(x), positions.to(torch.int32)]
 
     return lowering

@@ -1,4 +1,4 @@
-"""Steps of optimizers in place, block by block.
+"""Steps of optimizers in place, block by block, with copy on write.
 
 Only arrays that nobody else knows are written to: those that a step itself has made, and initial
 values of variables that have never been lent. What came into a variable in another way may be known

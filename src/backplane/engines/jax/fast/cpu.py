@@ -137,7 +137,7 @@ def _each_group(
 
 
 def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
-    """The windows of `x` as rows of a matrix, times the kernel as another."""
+    """im2col: the windows of `x` as rows of a matrix, times the kernel as another."""
     at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = pad_spatial(x, np.zeros((), x.dtype), at.pairs)
     rows = lax.concatenate([x[index] for index in at.indices], x.ndim - 1)

@@ -1,4 +1,4 @@
-"""Convolution as a product of matrices: the windows as rows, times the kernel as it lies.
+"""Convolution by im2col: a product of the windows, as rows, and the kernel as it lies.
 
 PyTorch's kernels want the output channels of the kernel first, so they copy ours at each call, and
 oneDNN lays it out once more. Where a kernel is large and slides over few places that is most of the

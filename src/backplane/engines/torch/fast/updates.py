@@ -1,4 +1,4 @@
-"""Lowerings: steps of optimizers, by the kernels of `torch.optim`, in place.
+"""Steps of optimizers by the kernels of `torch.optim`, in place, with copy on write.
 
 Only tensors that nobody else knows are written to: those that a step itself has made, and initial
 values of variables that have never been lent. What came into a variable in another way may be known
