@@ -19,9 +19,7 @@ Sizes = int | Sequence[int]
 
 
 class Bucketed:
-    """The function that `f.in_buckets` returns. Call it as `f`: `values` makes a list of what is
-    given.
-    """
+    """The function that `f.in_buckets` returns; `values` makes a list of what is given."""
 
     def __init__(
         self,

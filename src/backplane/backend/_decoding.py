@@ -92,9 +92,7 @@ class _Search:
         self.labels = rg.size_of(logs, 2) - 1
 
     def run(self, paths: int) -> tuple[Tensor, Tensor]:
-        """Scores (samples, width), best first, and the labels of the best sequences (time, samples,
-        paths), which are −1 at steps that add no label.
-        """
+        """Scores (samples, width), best first, and labels (time, samples, paths), −1 for none."""
         samples = size_at(self.logs, 0)
         only_first = np.arange(self.width) == 0
 
@@ -114,9 +112,7 @@ class _Search:
         return rg.log_sum(final[:2]), self.trace_back(source, added, paths)
 
     def step(self, carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """One time step. Every sequence is kept, with a blank or its last label once more, and
-        every sequence is followed by each label. The best `width` of all these go on.
-        """
+        """One time step: each sequence stays, or gets each label, and the best `width` go on."""
         time, log = items
         blank_end, label_end, last = carry[:3]
         hashes, parents = carry[3:5], carry[5:]

@@ -225,9 +225,7 @@ def _fails_with(text: str, test: Callable[[Any], Any], value: object) -> bool:
 
 
 def described(value: object) -> str:
-    """A description of a value for errors: a tensor, which may stand for an array, a list of so
-    many, or the value itself.
-    """
+    """A value as errors show it: a tensor (maybe of an array), a list of so many, or itself."""
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Tensor | np.ndarray):

@@ -21,9 +21,7 @@ SETTLED_LIMIT = 256
 
 
 def by_items(settle: Callable[[tuple[Any, ...], dict[str, Any]], Call]) -> Call:
-    """A settled call for lists or tuples: the types of the items choose among the results of
-    `settle` for such arguments.
-    """
+    """A settled call for lists or tuples: the types of their items choose what `settle` gives."""
     settled: dict[Any, Call] = {}
 
     def choose(*args: object, **kwargs: object) -> Any:

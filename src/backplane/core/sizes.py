@@ -64,9 +64,7 @@ class Sizes:
 
 
 class Assumption(Sizes):
-    """Finds origins where some unknown sizes are known to be equal to others. What follows from
-    that is kept here, and not with the tensors.
-    """
+    """Finds origins where some unknown sizes are equal; keeps what follows apart from tensors."""
 
     def __init__(self, same: Mapping[Axis, Axis]) -> None:
         """`same`: from axes of leaves to the axes whose sizes they have."""

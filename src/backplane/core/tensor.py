@@ -111,9 +111,7 @@ class Tensor(KerasAttributes):
 
     @property
     def name(self) -> str:
-        """The name that was given, or else one made of the name scopes, the primitive's name and a
-        serial number.
-        """
+        """The given name, or one of name scopes, the primitive's name and a serial number."""
         if not isinstance(self._name, str):
             own = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
             self._name = "/".join([*(self._name or ()), own])
@@ -441,9 +439,7 @@ class Primitive(Generic[R]):
         return rule
 
     def vjps(self, *rules: Rule | None) -> None:
-        """Set one gradient rule `(g, y, *operands, **params) -> cotangent` per operand. Only the
-        rules of operands whose gradient is needed are called.
-        """
+        """Set one rule `(g, y, *operands, **params) -> cotangent` per operand, called on demand."""
         self.argument_rules = rules
 
     def cotangents(

@@ -43,9 +43,7 @@ def reduced(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def later_axes(parameter: str) -> StackRule:
-    """For primitives with a parameter that names axes, whose operands have the same axes: with time
-    in front, each axis comes one later.
-    """
+    """For a parameter that names axes of all operands: with time in front, they come one later."""
 
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
         assert node.op is not None

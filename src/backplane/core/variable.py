@@ -140,9 +140,7 @@ class Variable(Tensor):
             return value
 
     def keep(self, engine: Converter) -> None:
-        """Move the engine's value to where programs write over it. Its old memory is free before
-        the first of them needs memory.
-        """
+        """Move the value to where programs write over it, and free its old memory first."""
         values = self.values
         values[engine] = engine.kept(values[engine])
 

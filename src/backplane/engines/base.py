@@ -21,17 +21,13 @@ from backplane.engines.table import Lowering, Table
 
 
 class Engine(Traced, Called, Memory, Natives, Limited, Processes):
-    """The base of all engines: their roles, and the places where they compute. Only importing an
-    engine's module may import its library.
-    """
+    """The base of all engines. Only importing an engine's module may import its library."""
 
     device: str | None = None
     """The device that programs run on; None for the engine itself (`on_device`)."""
 
     def devices(self) -> list[str]:
-        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; accelerators
-        come first.
-        """
+        """The library's devices, such as `cpu:0` or `gpu:1`; accelerators come first."""
         return ["cpu:0"]
 
     def on_device(self, name: str) -> Engine:

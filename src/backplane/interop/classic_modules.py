@@ -93,9 +93,7 @@ def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release without external backends, executed while the environment names
-    a backend that it knows.
-    """
+    """`keras.backend` without external backends, while the environment names one it knows."""
     with _named("tensorflow"):
         execute(module)
     vars(module)["_BACKEND"] = ours

@@ -184,9 +184,7 @@ def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tenso
 
 
 def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> None:
-    """Hand the cotangent of a group's end on to the group's operands. What else reads the nodes
-    inside has its own share in their cotangents.
-    """
+    """Hand the cotangent of a group's end to its operands. Other readers have their own share."""
     g: Any = table[group.end]
     y: Any = group.op(*group.operands, **group.params)
     node = y[0].inputs[0] if group.op.multiple else y

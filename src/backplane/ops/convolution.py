@@ -36,9 +36,7 @@ from backplane.ops.windows import Layout
 def _result_shape(
     name: str, x: Sizes, kernel: Sizes, groups: int, **window: Unpack[Sliding]
 ) -> Sizes:
-    """The shape of the convolution of an `x` and a `kernel` of these shapes, whose known sizes are
-    checked.
-    """
+    """The shape of a convolution of these shapes, whose known sizes are checked."""
     win.check_rank(name, x)
     if len(kernel) != len(x):
         raise ValueError(f"{name}: kernel must have {len(x)} axes as x has, got shape {kernel}")

@@ -19,9 +19,7 @@ Amount = int | Tensor
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
-    """Check that each None of the parameter `shape` has one of the operands `dims`, an integer
-    scalar.
-    """
+    """Check that each None of the parameter `shape` has one of `dims`, an integer scalar."""
     if len(dims) != shape.count(None):
         raise ValueError(
             f"{name}: shape {shape} has {shape.count(None)} unknown sizes, got {len(dims)} of them"
@@ -34,9 +32,7 @@ def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]
 
 
 def given(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The trait `axes` of primitives whose unknown sizes are operands. If such an operand is a
-    `dim` node, it tells the axis.
-    """
+    """The trait `axes` where unknown sizes are operands: a `dim` among these tells its axis."""
     assert node.op is not None
     assert node.op.host is not None
     shape = node.params["shape"]
@@ -126,9 +122,7 @@ def _is_small_constant(t: Tensor) -> bool:
 
 
 def scalar(value: Number, dtype: str) -> Constant:
-    """A constant number. Equal numbers share one node, because gradient rules make very many of
-    them.
-    """
+    """A constant number. Equal ones share one node: gradient rules make very many of them."""
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return constant(value, dtype)  # As a key it equals 0, but it is another number.
     return _scalar(value, dtype)

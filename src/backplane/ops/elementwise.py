@@ -82,9 +82,7 @@ def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None, **tra
 def binary(
     name: str, doc: str, accepted: frozenset[str], result: str | None = None, **traits: Any
 ) -> Op:
-    """A primitive of two operands of one dtype that are broadcast. The result has their dtype, or
-    `result` if that is given.
-    """
+    """A primitive of two operands of one dtype, which are broadcast; `result` may be another."""
 
     def rule(x: Spec, y: Spec) -> Spec:
         if x.dtype not in accepted or x.dtype != y.dtype:

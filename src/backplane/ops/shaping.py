@@ -109,9 +109,7 @@ def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
 def reduction(
     name: str, doc: str, accepted: frozenset[str], chosen: bool = False, **traits: Any
 ) -> Primitive[Tensor]:
-    """A primitive that reduces `axes` and keeps the dtype. If `chosen`, the result is one of the
-    elements, so there must be some.
-    """
+    """A primitive that reduces `axes`. If `chosen`, it picks elements, of which it needs some."""
 
     def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
         check_dtype(name, "x", x.dtype, accepted)

@@ -120,9 +120,7 @@ class StepEmitter(Emitter):
         return node.inputs[0] in kept
 
     def _steady(self) -> dict[Tensor, str]:
-        """The products with a matrix that all steps read, if the engine prepares such products.
-        Each comes with the name of its lowering.
-        """
+        """Products with a fixed matrix that the engine prepares, with the names of lowerings."""
         products: dict[Tensor, str] = {}
         constants = set(self.constants)
         for node in self.order:

@@ -273,9 +273,7 @@ class Emitter:
         return self._assigned(node, operands, entry)
 
     def _alive(self, node: Tensor) -> list[str]:
-        """The names of what has been computed before `node` and is not among its operands. A lazy
-        library that put it off would keep more in memory.
-        """
+        """Earlier names that `node` does not read: a lazy library would keep them in memory."""
         passed = self.host | self.gone | set(node.inputs)
         return [name for t, name in self.names.items() if t.op is not None and t not in passed]
 

@@ -1,6 +1,4 @@
-"""Lowerings: factors of matrices. MLX has kernels on the processor only, and derivatives of none:
-on its tape they have ours.
-"""
+"""Lowerings: factors of matrices, by MLX's kernels on the processor, with our derivatives."""
 
 from __future__ import annotations
 

@@ -74,9 +74,7 @@ UNSIGNED = (mx.uint8, mx.uint16, mx.uint32, mx.uint64)
 
 @TABLE.build("gather")
 def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    """`mx.take`, which reads any memory at an index out of range: that gives NaN here, or the
-    least integer.
-    """
+    """`mx.take`, but NaN or the least integer at wrong indices, where it reads any memory."""
     dtype = specs[0].dtype
     missing = scalar(_missing(dtype), dtype)
     # It changes no float that it is added to, and a sum takes a fifth of the time of `mx.where`.

@@ -42,9 +42,7 @@ def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
 
 @TABLE.add("random_normal")
 def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
-    """`mx.random.normal`; in float64, which that computes in float32, the way of Box and Muller
-    (1958).
-    """
+    """`mx.random.normal`; in float64, which it lacks, the way of Box and Muller (1958)."""
     sizes = host_shape(shape, dims)
     if dtype == "float64":
         u, v = 1 - _uniform64(_key(key), (2, *sizes))

@@ -24,9 +24,7 @@ assert set(_NAMES.values()) == DTYPES - {"bfloat16"}
 
 
 def _places(stack: Value) -> list[Value]:
-    """The rows of a stack as views. A row without axes would be a number, which is no view, so such
-    a stack is read as rows of one element.
-    """
+    """The rows of a stack as views: those without axes, which are numbers, get one element."""
     return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
 
 

@@ -364,9 +364,7 @@ def chosen(
     then: Callable[[], Sequence[Symbol]],
     orelse: Callable[[], Sequence[Symbol]],
 ) -> list[Symbol]:
-    """The results, of these dtypes, of one of two functions. The nodes that they make go to
-    branches, of which only the one taken runs.
-    """
+    """The results, of these dtypes, of one of two functions: only the branch taken runs."""
     bodies = []
     for branch in (then, orelse):
         with nested() as scope:

@@ -116,9 +116,7 @@ class TensorFlow(Engine):
         return tf.convert_to_tensor(result)
 
     def sparse(self, parts: SparseTensor) -> Any:
-        """A `tf.SparseTensor`. Only where its sizes are numbers, TensorFlow knows how many axes the
-        results of reductions have.
-        """
+        """A `tf.SparseTensor`. Only known sizes tell TensorFlow the rank of reductions."""
         bound = current().bound
         if bound is not None and bound.size is not None:
             parts = parts._replace(dense_shape=[bound.size] * parts.dense_shape.shape[0])
@@ -153,9 +151,7 @@ class TensorFlow(Engine):
         return not options.get("compile")
 
     def prepare(self, kind: type) -> Mapping[Any, str]:
-        """TensorFlow asks the other class if it has a swapped form of the operator, such as
-        `__radd__`. Comparisons have none.
-        """
+        """TensorFlow asks the other class for swapped operators, which comparisons lack."""
         yielding.yield_to(kind, tf.Tensor, (*yielding.BITS, *yielding.COMPARISONS))
         return super().prepare(kind)
 

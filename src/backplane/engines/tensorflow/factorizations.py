@@ -19,9 +19,7 @@ TABLE = Table()
 
 @TABLE.add("cholesky", unless=is_half)
 def _cholesky(x: Value) -> Value:
-    """The kernel leaves whatever was in memory in parts of what it makes of a matrix that is not
-    positive definite.
-    """
+    """The kernel leaves old memory in factors of matrices that are not positive definite."""
     y = raw.Cholesky(input=x)
     failed = tf.reduce_any(raw.IsNan(x=y), axis=[-2, -1], keepdims=True)
     return raw.SelectV2(condition=failed, t=number(float("nan"), x.dtype.name), e=y)

@@ -207,9 +207,7 @@ def _rows_set(x: Value, rows: Value, indices: Value) -> Value:
 
 @TABLE.add("scatter")
 def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
-    """Maxima and minima in a copy of `x`. Products are those of segments: there is no kernel that
-    multiplies in place.
-    """
+    """Maxima and minima in a copy of `x`; products, which no kernel does in place, by segments."""
     size = size_of(x, axis=0) if x.shape[0] is None else x.shape[0]
     where = _indices(indices, size)
     if by == "product":

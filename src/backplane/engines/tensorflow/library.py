@@ -56,9 +56,7 @@ def _configured() -> str:
 
 @contextmanager
 def _acceptable_to_keras() -> Iterator[None]:
-    """TensorFlow imports Keras 3, which fails on names such as `theano` and `cntk`: it gets its own
-    default instead of them.
-    """
+    """TensorFlow imports Keras 3, which fails on `theano` or `cntk`: it gets its own default."""
     if "keras" in sys.modules or _configured() in KERAS_3:
         yield
         return

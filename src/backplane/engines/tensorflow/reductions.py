@@ -191,9 +191,7 @@ TABLE = Table(
 
 @TABLE.add("softmax")
 def _softmax(x: Value, *, axis: int) -> Value:
-    """TensorFlow's softmax plus a term that makes a whole row NaN if one element is: oneDNN's
-    kernel gives 0 beside a NaN.
-    """
+    """TensorFlow's softmax, with NaN in rows that hold one, where oneDNN's kernel gives 0."""
     y = raw.Softmax(logits=x) if axis == x.shape.rank - 1 else tf.nn.softmax(x, axis)
     if x.dtype == tf.float64:
         return y

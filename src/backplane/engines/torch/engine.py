@@ -206,9 +206,7 @@ class TorchEngine(Engine):
         return BLOCKS
 
     def writes(self, options: Mapping[str, Any]) -> bool:
-        """Unless there is an accelerator or `torch.compile` is asked for, which reuses memory by
-        itself. No tape watches compiled programs.
-        """
+        """Unless `torch.compile` or an accelerator reuses memory. No tape watches programs."""
         return not (options.get("compile") or devices.ACCELERATED)
 
     def devices(self) -> list[str]:

@@ -83,9 +83,7 @@ def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float) -> bool
 def normalize(
     specs: Sequence[Spec], *, axes: Axes, epsilon: float, wanted: Sequence[bool]
 ) -> Lowering:
-    """PyTorch's layer normalization, batch normalization or group normalization. The first gives
-    1 / √(variance + ε) and not the variance.
-    """
+    """PyTorch's layer, batch or group normalization; the first gives 1 / √(variance + ε)."""
     if _is_over_groups(specs[0], specs[1:], axes):
         return partial(_normalized_groups, axes, epsilon)
     if not _is_over_rows(specs[0], specs[1:], axes):

@@ -169,9 +169,7 @@ TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 
 
 def _widened(spec: Spec, lowering: Lowering) -> Lowering:
-    """`lowering`, computed in float32 where PyTorch has no kernel. That is the case for means of
-    16-bit floats over three axes.
-    """
+    """`lowering`, in float32 where PyTorch has no kernel: 16-bit means over three axes."""
     if spec.ndim < 5 or spec.dtype not in HALVES:
         return lowering
     return lambda x, *dims: lowering(x.to(torch.float32), *dims).to(x.dtype)

@@ -52,9 +52,7 @@ def lent(value: Value) -> Value:
 
 
 def _taken(x: Value, like: Value) -> bool:
-    """Make a variable's initial tensor a step's own, if it has the order in memory of another;
-    False if it has not, or if others may know it.
-    """
+    """Make a variable's initial tensor a step's own, if its order fits and nobody knows it."""
     if not hasattr(x, _INITIAL) or x.stride() != like.stride():
         return False
     setattr(x, _MARK, True)
