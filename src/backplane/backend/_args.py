@@ -17,7 +17,7 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
-from backplane.core.tracebacks import hide
+from backplane.core.tracebacks import boundary
 from backplane.engines import engine_of
 from backplane.ops.creation import dim, filled, scalar
 from backplane.ops.lift import as_tensor, cast_to
@@ -30,13 +30,10 @@ def also_named(**names: str) -> Callable[[F], F]:
     """Decorator for functions whose parameters have other names in tf.keras: maps these."""
 
     def decorate(function: F) -> F:
+        @boundary
         @functools.wraps(function)
         def wrapper(*args: object, **kwargs: object) -> Any:
-            try:
-                return function(*args, **{names.get(name, name): v for name, v in kwargs.items()})
-            except Exception as error:
-                hide(error)
-                raise
+            return function(*args, **{names.get(name, name): v for name, v in kwargs.items()})
 
         return wrapper  # type: ignore[return-value]
 

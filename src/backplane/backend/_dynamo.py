@@ -42,9 +42,7 @@ def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
 
 
 class _Own(dict[str, Any]):
-    """Attributes of a function that `functools.wraps` does not copy. A user's wrapper around a K
-    function must not be traced as if it were that K function.
-    """
+    """Attributes that `functools.wraps` does not copy: a user's wrapper is no K function."""
 
     def keys(self) -> Any:
         """No names, so that nothing is copied."""
@@ -59,9 +57,7 @@ def _load() -> None:
 
 
 def constant(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for functions that PyTorch's compiler runs while it traces, instead of tracing
-    them. It does the same as `torch.compiler.assume_constant_result`.
-    """
+    """Decorator for functions that PyTorch's compiler runs in place of tracing them."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 

@@ -208,9 +208,7 @@ def _items(value: object) -> Iterator[Any]:
 
 
 def _tests(value: object) -> tuple[Callable[[Any], Any], ...]:
-    """The tests that K functions make of an argument. The truth of another library's tensor may be
-    an error of that library, while it traces, and is never asked for.
-    """
+    """The tests that K makes of an argument, which never ask for a foreign tensor's truth."""
     if isinstance(value, SparseTensor):
         return ()  # `as_tensor` calls `K.to_dense`, whose error may be the one to explain.
     return (as_tensor, bool) if isinstance(value, Tensor | np.ndarray) else (as_tensor,)

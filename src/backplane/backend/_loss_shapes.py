@@ -80,9 +80,7 @@ def _may_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
 
 
 def _grows(shape: Sequence[Size], other: Sequence[Size]) -> bool:
-    """Whether broadcasting with `other` repeats elements of `shape`, as far as is known. A size is
-    unknown because it is that of a batch, so it is hardly 1.
-    """
+    """Whether broadcasting repeats elements of `shape`; unknown sizes, of batches, are hardly 1."""
     extra = len(other) - len(shape)
     more = any(n != 1 for n in other[: max(extra, 0)])
     pairs = zip(reversed(shape), reversed(other), strict=False)

@@ -244,16 +244,15 @@ def _at_least(x: Any, ndim: int) -> Tensor:
     return sh.expand_dims(x, axes=(0, 2) if x.ndim == 1 else (2,))
 
 
-@of(np.atleast_1d, k="reshape")
-def _at_least_1d(*arys: Any) -> Any:
-    made = [_at_least(x, 1) for x in arys]
-    return made[0] if len(made) == 1 else tuple(made)
+def _at_least_each(function: Any, ndim: int) -> None:
+    @of(function, k="reshape")
+    def call(*arys: Any) -> Any:
+        made = [_at_least(x, ndim) for x in arys]
+        return made[0] if len(made) == 1 else tuple(made)
 
 
-@of(np.atleast_2d, k="reshape")
-def _at_least_2d(*arys: Any) -> Any:
-    made = [_at_least(x, 2) for x in arys]
-    return made[0] if len(made) == 1 else tuple(made)
+_at_least_each(np.atleast_1d, 1)
+_at_least_each(np.atleast_2d, 2)
 
 
 @of(np.vstack, k="concatenate")
@@ -371,24 +370,10 @@ def _copy(a: Any, order: str = "K") -> Tensor:
 # --- what is known without values -----------------------------------------------------------------
 
 
-@of(np.shape, k="int_shape", plain=True)
-def _shape(a: Any) -> tuple[int | None, ...]:
-    return int_shape(a)
-
-
-@of(np.ndim, k="ndim", plain=True)
-def _ndim(a: Any) -> int:
-    return int(a.ndim)
-
-
-@of(np.iscomplexobj, plain=True)
-def _is_complex(x: Any) -> bool:
-    return False
-
-
-@of(np.isrealobj, plain=True)
-def _is_real(x: Any) -> bool:
-    return True
+of(np.shape, k="int_shape", plain=True)(lambda a: int_shape(a))
+of(np.ndim, k="ndim", plain=True)(lambda a: int(a.ndim))
+of(np.iscomplexobj, plain=True)(lambda x: False)
+of(np.isrealobj, plain=True)(lambda x: True)
 
 
 @of(np.size, k="size", plain=True)

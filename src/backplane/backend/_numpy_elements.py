@@ -307,22 +307,19 @@ _cumulating([np.cumsum], "cumsum")
 _cumulating([np.cumprod], "cumprod")
 
 
-@of(np.sort, k="sort")
-def _sort(
-    a: Any, axis: Any = -1, kind: Any = None, order: None = None, *, stable: Any = None
-) -> Tensor:
-    return ordering.sort(_line(a) if axis is None else a, -1 if axis is None else axis)
+def _sorting(function: Any, name: str) -> None:
+    body = getattr(ordering, name)
+
+    @of(function, k=name)
+    def call(
+        a: Any, axis: Any = -1, kind: Any = None, order: None = None, *, stable: Any = None
+    ) -> Tensor:
+        y: Tensor = body(shaping.flatten(as_tensor(a)), -1) if axis is None else body(a, axis)
+        return y
 
 
-@of(np.argsort, k="argsort")
-def _argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: None = None, *, stable: Any = None
-) -> Tensor:
-    return ordering.argsort(_line(a) if axis is None else a, -1 if axis is None else axis)
-
-
-def _line(x: Any) -> Tensor:
-    return shaping.flatten(as_tensor(x))
+_sorting(np.sort, "sort")
+_sorting(np.argsort, "argsort")
 
 
 @of(np.ptp)

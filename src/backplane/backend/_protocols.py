@@ -185,9 +185,7 @@ OPERATOR_OF = {name: operator for operator, names in NAMES.items() for name in n
 
 
 def _operated(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """The result of an operator of another library between its tensor and one of ours, by K's rule
-    for `native + tensor`. NotImplemented if the function is no operator.
-    """
+    """The result of a library's operator with a tensor of ours, else NotImplemented."""
     operator = OPERATOR_OF.get(function.__name__.strip("_"), OPERATOR_OF.get(function.__name__))
     if operator is None or len(operands) != 2:
         return NotImplemented

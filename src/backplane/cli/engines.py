@@ -108,9 +108,7 @@ def _described(name: str, chosen: bool) -> dict[str, Any]:
 
 
 def _add_loaded(rows: Sequence[dict[str, Any]]) -> None:
-    """Add what only a loaded library knows. Each is loaded in a process of its own, all at the same
-    time: what they print, and a library that does not load, then harm nobody.
-    """
+    """Add what loaded libraries know, each from a process of its own, which may print or fail."""
     names = [row["engine"] for row in rows]
     with ThreadPoolExecutor(len(names) or 1) as pool:
         for row, facts in zip(rows, pool.map(_loaded, names), strict=True):

@@ -183,9 +183,7 @@ def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
 
 
 def _weakly(function: Function, run: Call) -> Call:
-    """`run` of the function. It refers to that weakly, because the function holds the caller of
-    this: a reference cycle would keep the variables until Python's collector runs.
-    """
+    """`run` of the function, to which it refers weakly: a cycle would keep the variables."""
     reference = weakref.ref(function)
 
     def call(values: object = (), *more: object) -> list[np.ndarray]:

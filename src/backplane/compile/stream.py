@@ -69,9 +69,7 @@ def _results(submit: Callable[[], Future[Any]], ahead: int) -> Iterator[Any]:
 
 
 def prepared_for(function: Function, values: object) -> list[Any]:
-    """Values of the inputs, checked and converted. They are copies, because whoever reads a stream
-    may use its arrays again while the values wait.
-    """
+    """Copies of the inputs' values, checked and converted: a reader may reuse its arrays."""
     given = function.checked_count(values)
     return [
         # The call converts a sparse matrix.

@@ -248,9 +248,7 @@ _last: ContextVar[_Last | None] = ContextVar("the graph that was sorted last", d
 
 @contextmanager
 def sorted_once() -> Iterator[None]:
-    """Context manager: inside, a graph that is walked several times in a row is sorted once. Graphs
-    never change, but this must not keep one longer than needed.
-    """
+    """Context manager: graphs that are walked repeatedly inside are sorted once."""
     token = _last.set(_Last())
     try:
         yield

@@ -1,6 +1,4 @@
-"""Sparse tensors in coordinate form, and sparse matrices that callers pass in. These are recognised
-by their attributes, because SciPy is not a dependency.
-"""
+"""Sparse tensors in coordinate form, and sparse matrices of callers, recognized without SciPy."""
 
 from __future__ import annotations
 

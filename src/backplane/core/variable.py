@@ -34,18 +34,14 @@ class Converter(Protocol):
     def kept(self, value: Any) -> Any:
         """The value in the place where programs write over it."""
 
+    def lend(self, value: Any) -> Any:
+        """A value of a variable as users may keep it."""
+
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
 
     def parts(self, value: Any) -> list[Block] | None:
         """The parts that this process has of a value that several processes hold together."""
-
-
-class Lender(Converter, Protocol):
-    """The part of an engine that eager calls need, too."""
-
-    def lend(self, value: Any) -> Any:
-        """A value of a variable as users may keep it."""
 
 
 class Variable(Tensor):
@@ -144,7 +140,7 @@ class Variable(Tensor):
         values = self.values
         values[engine] = engine.kept(values[engine])
 
-    def lent(self, engine: Lender) -> Any:
+    def lent(self, engine: Converter) -> Any:
         """The value as a native value that users may keep."""
         while True:
             guard = self.guard
@@ -233,7 +229,7 @@ def read(
     return _at_one_moment(variables, _locks, look)
 
 
-def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:
+def lent(variables: Sequence[Variable], engine: Converter) -> list[Any]:
     """The values of variables at one moment, as native values that users may keep."""
     return _at_one_moment(variables, _locks, lambda: [v.lent(engine) for v in variables])
 

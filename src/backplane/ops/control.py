@@ -475,9 +475,7 @@ def chosen(
 
 
 def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
-    """`graph` with an input for each of `operands` instead of those, its last ones, that stand for
-    `captured`, which are some of `operands`.
-    """
+    """`graph` with inputs for all `operands`, of which its last inputs stand for `captured`."""
     own = graph.inputs[: len(graph.inputs) - len(captured)]
     binders = {t: Placeholder(t.spec) for t in operands}
     bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))

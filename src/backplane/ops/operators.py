@@ -146,9 +146,7 @@ _define("matmul", matrix_product, reflected=True)
 
 
 def _batches_times_matrix(a: Tensor, b: Tensor) -> Tensor:
-    """The products of a batch with one matrix: one product, of all rows. So is the gradient by the
-    matrix, which would otherwise be a sum of as many matrices as the batch has.
-    """
+    """The products of a batch with one matrix as one, of all rows, and so is its gradient."""
     rows = merge_axes(a, [range(a.ndim - 1), [a.ndim - 1]])
     product = matmul(rows, b, transpose_x=False, transpose_y=False)
     return reshape_to(product, [*((a, i) for i in range(a.ndim - 1)), (b, 1)])

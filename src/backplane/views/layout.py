@@ -28,9 +28,7 @@ Point = tuple[float, float]
 
 @dataclass(slots=True)
 class Plan:
-    """The places in one box, while all boxes in it are folded: the middles of the items, the bends
-    of the edges, and the way of each port to the border of the box.
-    """
+    """The places in one box of folded boxes: items, bends of edges, and the ways of ports."""
 
     box: Box
     places: list[Point]

@@ -176,9 +176,7 @@ class _Writer:
 
     @contextmanager
     def _deferred(self) -> Iterator[None]:
-        """Defer signals around a program after which some variables are new and others are not
-        yet. Where old values know their successors, an interrupted call finds those instead.
-        """
+        """Defer signals while some variables are new and others are not, if values can be lost."""
         follows = type(self.engine).current is not Engine.current
         whole = not self.replaced or (follows and len(self.replaced) == len(self.function.updated))
         if whole:

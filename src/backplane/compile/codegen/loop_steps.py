@@ -61,9 +61,7 @@ class StepEmitter(Emitter):
         self.is_first = True
 
     def _lay_out(self) -> None:
-        """Decide which stacks there are. If the states before the steps are stacked, the states
-        after the steps lie in the same array, one row further.
-        """
+        """Decide which stacks there are. States before and after the steps lie in one array."""
         position = {t: i for i, t in enumerate(self.states)}
         ys = self.outputs[self.carry :]
         self.stacks: list[Stack] = [

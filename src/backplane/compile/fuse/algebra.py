@@ -112,9 +112,7 @@ def times(a: Sum, b: Sum) -> Sum:
 
 
 def is_positive(x: Atom | Sum) -> bool:
-    """Whether it is certain to be no zero and not negative, if roots are taken of what has one, and
-    scalar tensors, such as a rate or an epsilon, are positive.
-    """
+    """Whether it is certainly positive, if roots exist and scalars such as rates are positive."""
     if isinstance(x, Tensor):
         return not x.spec.shape
     if isinstance(x, Call):

@@ -19,9 +19,7 @@ _ODD = from_numpy(np.array([0x9E3779B9, 0x85EBCA6B], np.uint32))
 
 
 def _key(words: Value) -> Value:
-    """MLX's key of two words: the seed, moved by (counter, fold). MLX's generator encrypts by it,
-    so that keys close to each other do no harm.
-    """
+    """MLX's key of two words: the seed, moved by (counter, fold), which MLX encrypts by."""
     return words[:2] + words[2:] * _ODD
 
 

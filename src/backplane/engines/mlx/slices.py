@@ -10,9 +10,7 @@ _own = mx.array.__getitem__
 
 
 def take_arrays() -> None:
-    """Let the bounds of a slice be integers in arrays without axes, `x[start : start + 4]`, as
-    other libraries do by `__index__`. MLX (0.32) refuses them.
-    """
+    """Let bounds of slices be integers in arrays, which MLX (0.32) refuses, unlike others."""
     mx.array.__getitem__ = _getitem
 
 

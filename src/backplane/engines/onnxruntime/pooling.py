@@ -30,9 +30,7 @@ def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
 
 
 def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
-    """Whether the kernel would pad by a negative amount. It does so if it computes by itself what
-    `"same"` adds and windows are smaller than their stride.
-    """
+    """Whether the kernel would pad by a negative amount: `"same"`, windows below the stride."""
     smaller = any(k < s for k, s in zip(pool, strides, strict=True))
     return smaller and padding == "same" and None in x.shape[1:-1]
 

@@ -50,9 +50,7 @@ class Memory(Values):
         return self.placed(array, dtype, layout)
 
     def kept(self, value: Value) -> Value:
-        """The value of a variable in the place where programs write over it. Others may know the
-        value that is given.
-        """
+        """A variable's value in the place where programs write. Others may know the given one."""
         return value
 
     def lend(self, value: Value) -> Value:

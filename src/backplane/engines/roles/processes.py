@@ -51,9 +51,7 @@ class Processes(Values):
             )
 
     def parts(self, value: Value) -> list[Block] | None:
-        """The parts of a value that this process is to save, so that all processes together save
-        each element once. None if this process has the whole value.
-        """
+        """The parts of a value that this process saves, each once; None for the whole value."""
         return None
 
     def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:

@@ -28,9 +28,7 @@ class Limited:
     """A pattern that the library's errors match when there is too little memory."""
 
     def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
-        """Whether there was NaN, and whether there was an infinite number, according to the error
-        that a failing `check_numerics` raised.
-        """
+        """Whether a failing `check_numerics` found NaN, and infinity, according to its error."""
         found = (re.search(r"\bha[sd] (Inf and NaN|Inf|NaN)", str(error)) or ("", ""))[1]
         return "NaN" in found, "Inf" in found
 
@@ -65,15 +63,11 @@ class Programs(Values):
         return self.constant(np.asarray(value, dtype))
 
     def key(self, source: KeySource) -> Value:
-        """The next key of a source. While the library traces a program that is to run many times,
-        it is a key that is drawn anew at each run.
-        """
+        """The next key of a source; in a trace, a key that is drawn anew at each run."""
         return self.from_numpy(source.draw())
 
     def has_kernels(self, options: Mapping[str, Any]) -> bool:
-        """Whether programs with these options may call lowerings in the place of loops. Else the
-        loops are written out.
-        """
+        """Whether such programs may call lowerings of loops. Else the loops are written out."""
         return True
 
     def blocks(self) -> Blocks:

@@ -38,9 +38,7 @@ def is_empty(op: Any) -> bool:
 
 
 def may_empty(op: Any) -> bool:
-    """Whether the result may have no elements although each operand has some: a part along an axis
-    of unknown size, or a range of unknown length.
-    """
+    """Whether the result may be empty although no operand is, as a part or a range may."""
     if op.type not in ("Slice", "StridedSlice", "Range"):
         return False
     unknown = [i for i, n in enumerate(op.outputs[0].shape.as_list()) if n is None]

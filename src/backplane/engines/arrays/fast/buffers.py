@@ -79,9 +79,7 @@ LOOPS = Buffers(SMALLEST, MOST)
 
 
 def for_values() -> Buffers:
-    """Memory for the values of one variable, as long as the program that computes them exists: the
-    present one, the next one, and one that somebody holds.
-    """
+    """Memory for the values of a variable: the present one, the next, and one that is held."""
     return Buffers(count=3)
 
 

@@ -64,9 +64,7 @@ class _Operation(NamedTuple):
 
 
 class Gathers(threading.local):
-    """The operations of a program, and what the compiler gathers or moves for them. Each thread has
-    its own, because it traces programs of its own.
-    """
+    """The operations of a program, by thread, and what the compiler gathers or moves for them."""
 
     _numbers = count()
 
