@@ -72,9 +72,7 @@ class _Trials:
         self._known = known + [(size, [_number(size, n) for n in self.numbers]) for size in sizes]
 
     def size(self, found: Sequence[int]) -> Any:
-        """The size that has these values: a number, or a size that grows in proportion to one of
-        the inputs or to the product of two. None if there is no such size.
-        """
+        """The size with these values: a number, or in proportion to inputs; None without one."""
         first, second, third = found
         if first == second == third:
             return first
