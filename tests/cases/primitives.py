@@ -198,6 +198,28 @@ op(
         x / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon) * gamma
     ),
 )  # fmt: skip
+
+
+def attended(q: Any, k: Any, v: Any, *bias_mask: Any, scale: float, hidden: float | None) -> Any:
+    bias, mask = (bias_mask, []) if hidden is None else (bias_mask[:-1], bias_mask[-1:])
+    scores = scale * q @ k.swapaxes(-1, -2) + sum(bias)
+    for t in mask:
+        scores = np.where(t, scores, hidden)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+for name, keys, more, hidden in (
+    ("plain", 5, [], None),
+    ("bias", 5, [floats(3, 5)], None),
+    ("mask", 5, [bools(2, 1, 5)], -1e9),
+    ("both", 5, [floats(2, 3, 1), bools(3, 5)], -1e4),
+    ("many-keys", 130, [floats(1, 3, 130), bools(2, 1, 130)], -1e9),
+):
+    op(
+        "attention", floats(2, 3, 4), floats(2, keys, 4), floats(2, keys, 4), *more, id=name,
+        scale=0.5, hidden=hidden, oracle=attended, grad=False, batch=False,
+    )  # fmt: skip
 for name, axes in (("rows", (2,)), ("columns", (0, 1))):
     op(
         "normalize", floats(2, 3, 4), floats(4), floats(4), id=name, axes=axes, epsilon=0.125,

@@ -308,11 +308,11 @@ class Fused(NamedTuple):
     fits: Callable[..., bool] = lambda *specs, **params: True
     """Whether operands of these specs are what the primitive takes."""
     states: int = 0
-    """The number of states, if it is the loop of a recurrent layer: a primitive of x, of the states
-    to start from, of a kernel, a recurrent kernel and a bias."""
+    """The number of states of a loop, whose other operands are x, two kernels and a bias."""
     parts: Callable[..., tuple[int, int, int]] = lambda **params: (1, 1, 1)
-    """How many gates the kernel, the recurrent kernel and the bias of such a loop have columns for.
-    """
+    """The numbers of gates that its kernel, recurrent kernel and bias have columns for."""
+    rest: int | None = None
+    """The place of the operand for all other terms of a sum (`compile.fuse.products`)."""
 
 
 R = TypeVar("R", Tensor, list[Tensor])

@@ -16,15 +16,16 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Fused, Primitive, primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Memory, Precision, like_first
+from backplane.core.traits import Axis, Memory, Precision, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
 from backplane.ops.families import Cotangents, results_like
+from backplane.ops.linear import matmul
 from backplane.ops.rectifiers import clipped_relu, clipped_relu_grad
-from backplane.ops.reduction import count, mean
+from backplane.ops.reduction import count, mean, softmax
 from backplane.ops.shaping import Axes, sum, sum_to_like
 
 
@@ -356,3 +357,61 @@ def _(
         (more,) = gradients([t for t, _ in pairs], [given], [c for _, c in pairs], stop=[given])
         found[0] = more if found[0] is None or more is None else add(found[0], more)
     return found
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+HIDDEN = -1000
+"""Scores of places that a mask hides are smaller."""
+
+
+def _attended_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[2 if axis == node.ndim - 1 else 0], axis)]
+
+
+def _hides(*specs: Spec, scale: float, hidden: float | None) -> bool:
+    return not any(t.sparse for t in specs) and (hidden is None or hidden < HIDDEN)
+
+
+@primitive(
+    memory=Memory.FRESH,
+    axes=_attended_axis,
+    fused=Fused(
+        options=({"hidden": None}, {}),
+        operands=(4, 5),
+        numbers=["scale", "hidden"],
+        rest=3,
+        fits=_hides,
+    ),
+)
+def attention(
+    q: Spec, k: Spec, v: Spec, *bias_mask: Spec, scale: float, hidden: float | None
+) -> Spec:
+    """softmax(scale · q · kᵀ + bias) · v over the last two axes, with or without a bias. With a
+    number `hidden`, the last operand is a mask, and scores where it is false are that number.
+    `compile.passes` puts it in the place of these operations.
+    """
+    check_dtype("attention", "q", q.dtype, FLOAT)
+    scores = matmul.infer_rule(q, k, transpose_x=False, transpose_y=True)
+    for t in bias_mask:
+        scores = Spec(shapes.broadcast(scores.shape, t.shape), q.dtype)
+    result: Spec = matmul.infer_rule(scores, v, transpose_x=False, transpose_y=False)
+    return result
+
+
+@attention.decompose
+def _(
+    q: Tensor, k: Tensor, v: Tensor, *bias_mask: Tensor, scale: float, hidden: float | None
+) -> Tensor:
+    def number(x: float | Tensor) -> Tensor:
+        return x if isinstance(x, Tensor) else scalar(x, q.spec.dtype)
+
+    bias, mask = (bias_mask, ()) if hidden is None else (bias_mask[:-1], bias_mask[-1:])
+    scores = mul(matmul(q, k, transpose_x=False, transpose_y=True), number(scale))
+    for t in bias:
+        scores = add(scores, t)
+    for t in mask:
+        assert hidden is not None
+        scores = ew.where(t, scores, number(hidden))
+    return matmul(softmax(scores, axis=scores.ndim - 1), v, transpose_x=False, transpose_y=False)

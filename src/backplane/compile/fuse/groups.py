@@ -52,7 +52,7 @@ PASSING = frozenset([branch, identity, stop_gradient])
 """Primitives that gradients treat in their own way."""
 
 
-class _Reading:
+class Reading:
     """Brings what contains certain tensors into normal form; with `signs`, not what is negated."""
 
     def __init__(
@@ -75,7 +75,7 @@ class _Reading:
         return known
 
 
-def _nodes_below(t: Tensor, most: int) -> list[Tensor]:
+def nodes_below(t: Tensor, most: int) -> list[Tensor]:
     """`t` and the nearest tensors that it is computed from."""
     below = [t]
     for x in below:
@@ -97,7 +97,7 @@ class _Kind(NamedTuple):
     known: Mapping[Atom, Sum]
     """The numbers that are told there."""
     anchor: int
-    """The place of the operand in `_nodes_below`."""
+    """The place of the operand in `nodes_below`."""
     others: Mapping[int, int]
     """The places of other results of the primitive, with their numbers."""
 
@@ -115,20 +115,20 @@ class Site:
         self.anchor = below[kind.anchor]
         self.others = {below[i]: n for i, n in kind.others.items()}
         self.index = kind.patterns[0].anchor
-        self.reading = _Reading(self.anchor, node)
+        self.reading = Reading(self.anchor, node)
 
     def __call__(self, end: Tensor) -> _Found | None:
         """The group that ends at `end`, if there is one."""
         if not self.index:
             return self._group(end, self.anchor, self.reading)
-        for x in _nodes_below(end, MOST_CANDIDATES)[:0:-1]:
+        for x in nodes_below(end, MOST_CANDIDATES)[:0:-1]:
             for signs in (False, True) if x.spec == end.spec else ():
-                group = self._group(end, x, _Reading(self.anchor, self.node, x, signs=signs))
+                group = self._group(end, x, Reading(self.anchor, self.node, x, signs=signs))
                 if group is not None:
                     return group
         return None
 
-    def _group(self, end: Tensor, x: Tensor, reading: _Reading) -> _Found | None:
+    def _group(self, end: Tensor, x: Tensor, reading: Reading) -> _Found | None:
         """The group, if its first operand is `x`."""
         if end.spec != x.spec:
             return None
@@ -171,7 +171,7 @@ class Site:
 
     def group(self, found: _Found) -> Group:
         """All that others need to know of a group."""
-        inside = _inside(found.end, found.operands)
+        inside = nodes_inside(found.end, found.operands)
         others = {t: n for t, n in self.others.items() if t in inside}
         for t in inside if found.pattern.others else ():
             if t not in others and t.op is not None and t.op.reduction:
@@ -207,7 +207,8 @@ def _numbers(pattern: GroupPattern, known: Mapping[Atom, Sum]) -> dict[str, floa
     return numbers
 
 
-def _inside(end: Tensor, operands: Iterable[Tensor]) -> frozenset[Tensor]:
+def nodes_inside(end: Tensor, operands: Iterable[Tensor]) -> frozenset[Tensor]:
+    """The nodes on the way from `operands` to `end`."""
     inside: set[Tensor] = set()
     waiting, stop = list(end.inputs), set(operands)
     while waiting:
@@ -225,7 +226,7 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
         if look.scaled and not _has_numbers(node.inputs[0]):
             continue
         if structure is None:
-            below = _nodes_below(node, MOST_NODES)
+            below = nodes_below(node, MOST_NODES)
             structure = _structure(below)
         key = look.form, structure
         try:  # Another thread may empty the table at any time.
@@ -261,7 +262,7 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
     """The kind of sites like `node`, or None if it is no site of that form."""
     among, near = set(below), NEAR.get(node.spec.dtype, 1e-6)
     for anchor, axes in _candidates(below, look):
-        reading = _Reading(anchor, among=among)
+        reading = Reading(anchor, among=among)
         theirs = reading.form(node)
         ((product, _),) = theirs if len(theirs) == 1 else ((ONE, 1.0),)
         ((call, power),) = product if len(product) == 1 else ((anchor, 1.0),)

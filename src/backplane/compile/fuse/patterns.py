@@ -129,7 +129,9 @@ def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
     """Forms of primitives with or without a gradient, by the primitives of their sites."""
     by_primitive: dict[Primitive[Any], list[Look]] = {}
     for op in PRIMITIVES.values():
-        if op.fused and not op.fused.states and op.differentiable == differentiable:
+        if op.fused is None or op.fused.states or op.fused.rest is not None:
+            continue
+        if op.differentiable == differentiable:
             for i in range(len(op.fused.options)):
                 form = Form(op, i)
                 site = form.usual.site

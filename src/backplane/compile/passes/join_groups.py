@@ -6,13 +6,15 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.groups import groups_in
+from backplane.compile.fuse.products import chains_in
 from backplane.compile.fuse.readers import serves, users_of
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.autodiff import Group
-from backplane.ops.groups import is_vector, normalize_by, rms_normalize
+from backplane.ops.groups import attention, is_vector, normalize_by, rms_normalize
+from backplane.ops.linear import matmul
 from backplane.ops.shaping import squeeze
 
 
@@ -46,14 +48,37 @@ def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tenso
         return list(outputs)
     order = toposort(outputs)
     groups = groups_in(order, differentiable=False)
-    users = users_of(order) if groups else {}
+    return _alone(outputs, groups, users_of(order) if groups else {}, engine)
+
+
+def join_products(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """The same for chains of products: `attention`."""
+    if attention.name not in engine.table:
+        return list(outputs)
+    order = toposort(outputs)
+    if not any(t.op is matmul for t in order):
+        return list(outputs)
+    users = users_of(order)
+    return _alone(outputs, chains_in(order, users), users, engine)
+
+
+def _alone(
+    outputs: Sequence[Tensor],
+    groups: Sequence[Group],
+    users: Mapping[Tensor, Sequence[Tensor]],
+    engine: Engine,
+) -> list[Tensor]:
+    """`outputs`, with a node in the place of each group that `engine` has a kernel for, unless
+    others read what is inside.
+    """
     instead: dict[Tensor, Tensor] = {}
     for group in groups:
         own = {*group.inside, group.end}
         large = {t for t in group.inside if not is_vector(t.spec)}
         alone = all(own.issuperset(users[t]) for t in large) and large.isdisjoint(outputs)
         (node,) = _listed(group)
-        if alone and serves(engine.table.get(group.op.name), node):
+        served = serves(engine.table.get(group.op.name), node)
+        if alone and served and node.spec == group.end.spec:
             instead[group.end] = node
     return _with(outputs, instead) if instead else list(outputs)
 

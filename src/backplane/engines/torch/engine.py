@@ -22,7 +22,7 @@ from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
-from backplane.engines.torch.fast import updates
+from backplane.engines.torch.fast import attention, updates
 from backplane.engines.torch.fast.blocks import BLOCKS
 
 if hasattr(os, "register_at_fork"):
@@ -53,7 +53,7 @@ class TorchEngine(Engine):
 
     def __init__(self) -> None:
         running_graphs = Table.joined(loops(self, ROWS), natives(self))
-        self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
+        self.table = Table.of_rooms(__package__, attention.TABLE, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
     # --- values ---------------------------------------------------------------------------------

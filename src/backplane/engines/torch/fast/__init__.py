@@ -1,5 +1,8 @@
 """What serves only speed on PyTorch. Without it, results are the same but for rounding.
 
+- `attention`: scores block by block, none of which are kept, in predictions with 128 keys or more.
+  Alone it takes 0.26 to 1.02 of single operations, the less the more scores there are; with 64 keys
+  0.9 to 1.2. A GPT of 128 steps takes 0.91 of the time for a prediction, of 256 steps 0.84.
 - `blocks`: the functions that chains in blocks call, on the processor. Without the pass `tiling`,
   no program asks for them.
 - `phases`: transposed convolution without strides, where these divide the kernel's sizes: 0.25 ms
