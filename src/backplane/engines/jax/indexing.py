@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from backplane.engines.jax import memory
+from backplane.engines.jax.fast import sorting
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Ints, Shape, Slices, Table, Value, host_shape
 
@@ -61,20 +63,15 @@ def _rows_add(x: Value, g: Value, indices: Value) -> Value:
 
 @TABLE.add("merged_rows")
 def _merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
-    """Each index once, and then `size`, which names no row: JAX leaves it away.
-
-    XLA sorts one array of int64, in which an index stands before its position, in a fifth of the
-    time of two arrays of int32. For 6,656 indices that is 0.25 ms.
-    """
+    """Each index once, and then `size`, which names no row: JAX leaves it away."""
     count = indices.size
     if not count:
         return [g.reshape(0, *g.shape[indices.ndim :]), jnp.zeros(0, "int32")]
-    with jax.enable_x64(True):
+    with memory.wide():
         wide = indices.reshape(-1).astype("int64")
         inside = (wide >= -size) & (wide < size)
         wide = jnp.where(inside, jnp.where(wide < 0, wide + size, wide), size)
-        keys = lax.sort((wide << 32) | lax.iota("int64", count))
-        order, positions = (keys >> 32).astype("int32"), (keys & 0xFFFFFFFF).astype("int32")
+        order, positions = sorting.in_order(wide.astype("int32"))
     starts = jnp.concatenate([jnp.zeros(1, bool), order[1:] != order[:-1]])
     places = lax.associative_scan(jnp.add, starts.astype("int32"))
     rows = g.reshape(count, *g.shape[indices.ndim :])[positions]

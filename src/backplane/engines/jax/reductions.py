@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.shapes import broadcast_axes
+from backplane.engines.jax.fast import sorting
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Axes, Lowering, Table, Value
 
@@ -111,6 +112,9 @@ def _softmax(x: Value, *, axis: int) -> Value:
 @TABLE.add("sort")
 @kernel()
 def _sort(x: Value) -> list[Value]:
-    """`lax.sort` of the elements together with their positions."""
+    """`lax.sort` of the elements together with their positions, or of both in one integer."""
+    if x.dtype.itemsize <= 4 and jax.default_backend() == "cpu":
+        _, positions = sorting.in_order(sorting.as_integers(x))
+        return [jnp.take_along_axis(x, positions, -1, mode="promise_in_bounds"), positions]
     positions = lax.broadcasted_iota("int32", x.shape, x.ndim - 1)
     return list(lax.sort((x, positions), is_stable=True, num_keys=1))
