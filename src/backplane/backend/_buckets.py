@@ -108,11 +108,11 @@ class Bucketed:
         return sizes[place]
 
     def _cropped(
-        self, outputs: Sequence[Any], found: Sequence[np.ndarray], lengths: Lengths
+        self, outputs: Sequence[Any], results: Sequence[np.ndarray], lengths: Lengths
     ) -> list[np.ndarray]:
         """Results without what belongs to the padding: axes whose size is that of an input."""
         cropped = []
-        for t, y in zip(outputs, found, strict=True):
+        for t, y in zip(outputs, results, strict=True):
             index = [slice(None)] * y.ndim
             for axis, n in enumerate(t.spec.shape):
                 if n is None:
@@ -155,7 +155,7 @@ def _is_whole(n: object) -> bool:
 
 def _sources(t: Tensor, axis: int) -> list[Axis]:
     """The axes that an unknown size is taken from: several if they are equal, or broadcast."""
-    found: list[Axis] = []
+    sources: list[Axis] = []
     waiting, seen = [origin(t, axis)], set[Axis]()
     while waiting:
         at = waiting.pop()
@@ -164,8 +164,8 @@ def _sources(t: Tensor, axis: int) -> list[Axis]:
             op = at[0].op
             further = op.axes(*at) if op is not None and op.axes is not None else ()
             waiting += [origin(*source) for source in further]
-            found += [] if further else [at]
-    return found
+            sources += [] if further else [at]
+    return sources
 
 
 NEAR = {"float16": 1e-2, "bfloat16": 1e-1}

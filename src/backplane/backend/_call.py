@@ -191,13 +191,13 @@ def look(values: Iterable[Any], name: str) -> tuple[bool, Engine]:
     return _runs(contents, mode()), contents.engine(name)
 
 
-def _runs(found: _Found, how: str) -> bool:
+def _runs(contents: _Found, how: str) -> bool:
     """Whether a call with such arguments computes at once."""
-    if found.natives:
-        return not found.symbolic or is_closed(found.symbolic)
-    if found.symbolic or (found.variables and how != "eager"):
+    if contents.natives:
+        return not contents.symbolic or is_closed(contents.symbolic)
+    if contents.symbolic or (contents.variables and how != "eager"):
         return False
-    return found.arrays or how == "eager"
+    return contents.arrays or how == "eager"
 
 
 def is_closed(tensors: list[Tensor]) -> bool:

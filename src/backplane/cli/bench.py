@@ -139,10 +139,10 @@ def _network(workload: str, seconds: float, name: str) -> dict[str, float]:
     return json.loads(printed.splitlines()[-1])
 
 
-def _rows(found: dict[tuple[str, str], list[dict[str, float]]]) -> list[dict[str, Any]]:
+def _rows(times: dict[tuple[str, str], list[dict[str, float]]]) -> list[dict[str, Any]]:
     """Medians, and how many times as long as the fastest engine each takes; the fastest first."""
     rows: list[dict[str, Any]] = []
-    for (subject, name), rounds in found.items():
+    for (subject, name), rounds in times.items():
         medians = {key: statistics.median(took[key] for took in rounds) for key in rounds[0]}
         rows.append({"subject": subject, "engine": name, **medians})
     measure = {row["subject"]: "step" if "step" in row else "seconds" for row in rows}

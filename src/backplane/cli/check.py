@@ -104,8 +104,8 @@ def _results(report: Path, names: Sequence[str]) -> tuple[list[dict[str, Any]], 
             counts[name][outcome] += 1
             seconds[name] += float(case.get("time", 0))  # type: ignore[assignment]
     rows: list[dict[str, Any]] = []
-    for name, found in counts.items():
-        number = {outcome: found[outcome] for outcome in ("passed", "failed", "skipped")}
+    for name, outcomes in counts.items():
+        number = {outcome: outcomes[outcome] for outcome in ("passed", "failed", "skipped")}
         spent = round(seconds[name], 1)
         rows.append({"engine": name, "version": library_of(name)[1], **number, "seconds": spent})
     return rows, failures
@@ -120,8 +120,8 @@ def _page(
     names = [row["engine"] for row in rows]
     summary = "".join(_row([row[column] for column in COLUMNS]) for row in rows)
     functions = "".join(
-        _row([function, *(_marks(found.get(name, found.get("any", ()))) for name in names)])
-        for function, found in confirmed.items()
+        _row([function, *(_marks(outcomes.get(name, outcomes.get("any", ()))) for name in names)])
+        for function, outcomes in confirmed.items()
     )
     listed = "".join(f"<li><code>{html.escape(name)}</code></li>" for name in failures)
     return _TEMPLATE.format(

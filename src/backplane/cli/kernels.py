@@ -346,9 +346,9 @@ def rows_of(choices: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for name, by_dtype in choices.items():
         choice = kernels.CHOICES[name]
-        for dtype, found in by_dtype.items():
-            limit = math.inf if found["limit"] is None else found["limit"]
-            for work, quantity, *times in found["measured"]:
+        for dtype, measured in by_dtype.items():
+            limit = math.inf if measured["limit"] is None else measured["limit"]
+            for work, quantity, *times in measured["measured"]:
                 which = int(quantity >= limit)
                 other, serves = times[1 - which], (choice.below, choice.above)[which]
                 rows.append(

@@ -54,10 +54,10 @@ def _cell(value: Any) -> str:
 
 def console(stderr: bool = False) -> Console:
     """A console that prints text as it is. In a pipe, it breaks no line."""
-    found = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
-    if not found.is_terminal:
-        found.width = 1000
-    return found
+    made = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
+    if not made.is_terminal:
+        made.width = 1000
+    return made
 
 
 class NewFile(click.Path):

@@ -49,42 +49,42 @@ def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflic
     return _walk(toposort(outputs, stop=given), dict(given))
 
 
-def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
+def _walk(order: Sequence[Tensor], known: Specs) -> Conflict | None:
     possible: Conflict | None = None
     for node in order:
-        if node in found:
+        if node in known:
             continue
         if node.op is None:
-            found[node] = node.spec
+            known[node] = node.spec
             continue
         try:
-            inner, spec = _inferred(node, found)
+            inner, spec = _inferred(node, known)
         except (ValueError, TypeError) as error:
-            return Conflict(node, _beyond(node, found) or error)
+            return Conflict(node, _beyond(node, known) or error)
         if inner is not None and inner.certain:
             return inner
         possible = possible or inner
-        found[node] = spec
+        known[node] = spec
     return possible
 
 
-def _beyond(node: Tensor, found: Specs) -> IndexError | None:
+def _beyond(node: Tensor, known: Specs) -> IndexError | None:
     """The error for an element that is picked along an axis and is not there."""
     picked = node.inputs[0] if node.op is squeeze else node
     if picked.op is not take_slice:
         return None
-    shape = found[picked.inputs[0]].shape
+    shape = known[picked.inputs[0]].shape
     for axis in node.params["axes"]:
         size, (start, _, step) = shape[axis], picked.params["slices"][axis]
-        if size is not None and step == 1 and found[picked].shape[axis] == 0:
+        if size is not None and step == 1 and known[picked].shape[axis] == 0:
             return IndexError(f"index {start} is out of range for axis {axis} of size {size}")
     return None
 
 
-def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
+def _inferred(node: Tensor, known: Specs) -> tuple[Conflict | None, Any]:
     """The conflict inside the node, or the spec of its result."""
     assert node.op is not None
-    specs = [found[t] for t in node.inputs]
+    specs = [known[t] for t in node.inputs]
     rule, params = node.op.infer_rule, node.params
     if node.op is OUTPUT:
         return None, rule(*specs, **params)
@@ -92,14 +92,14 @@ def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
         several = tuple(rule(*specs, **params))
         holder = _HOLDERS.get(node.op)
         return holder(node, specs, several) if holder else (None, several)
-    spec = _filled(node, rule(*specs, **params), found)
+    spec = _filled(node, rule(*specs, **params), known)
     if None in params.get("shape", ()) and node.op.host is not None and None not in spec.shape:
         # Sizes that were operands are known now, so the rule can check all of them.
         rule(*specs[: node.op.host], **{**params, "shape": spec.shape})
     return None, spec
 
 
-def _filled(node: Tensor, spec: Spec, found: Specs) -> Spec:
+def _filled(node: Tensor, spec: Spec, known: Specs) -> Spec:
     """`spec`, with unknown sizes filled in where they come from an axis whose size was found."""
     if None not in spec.shape:
         return spec
@@ -107,8 +107,8 @@ def _filled(node: Tensor, spec: Spec, found: Specs) -> Spec:
     for i, size in enumerate(shape):
         if size is None and node.spec.shape[i] is None:
             source, axis = origin(node, i)
-            if source in found:
-                shape[i] = found[source].shape[axis]
+            if source in known:
+                shape[i] = known[source].shape[axis]
     return spec._replace(shape=tuple(shape))
 
 

@@ -91,11 +91,11 @@ def multiplied(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> set[Tenso
 _SAME = frozenset((to_dense, to_sparse, identity, stop_gradient, cast, transpose))
 
 
-def _leaf_behind(t: Tensor, found: Mapping[Tensor, Tensor]) -> Tensor | None:
+def _leaf_behind(t: Tensor, leaves: Mapping[Tensor, Tensor]) -> Tensor | None:
     """The sparse leaf whose elements `t` has, converted or transposed."""
     if t.op is None:
         return t if t.spec.sparse and _is_leaf(t) else None
-    return found.get(t.inputs[0]) if t.op in _SAME else None
+    return leaves.get(t.inputs[0]) if t.op in _SAME else None
 
 
 def _has_sparse_constant(graph: Sequence[Tensor]) -> bool:

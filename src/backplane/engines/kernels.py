@@ -230,14 +230,14 @@ def checked(table: Any) -> Limits:
     choices = table.get("choices", {})
     if not isinstance(choices, dict):
         raise ValueError(f"its choices are no object but {choices!r}")
-    found: dict[str, dict[str, float]] = {}
+    by_name: dict[str, dict[str, float]] = {}
     for name, by_dtype in choices.items():
         if name not in CHOICES:
             raise ValueError(f"there is no choice {name!r}")
         if not isinstance(by_dtype, dict) or DTYPES[0] not in by_dtype:
             raise ValueError(f"{name!r} has no limit for {DTYPES[0]}")
-        found[name] = {dtype: _number(name, row) for dtype, row in by_dtype.items()}
-    return found
+        by_name[name] = {dtype: _number(name, row) for dtype, row in by_dtype.items()}
+    return by_name
 
 
 def _number(name: str, row: Any) -> float:

@@ -203,8 +203,8 @@ def knowing_shapes(
         return [known(x, spec.shape) for x, spec in zip(values, all_of, strict=True)]
 
     def run(*operands: Value) -> list[Value]:
-        found = function(*told(operands, specs))
-        return found if results is None else told(found, results)
+        outputs = function(*told(operands, specs))
+        return outputs if results is None else told(outputs, results)
 
     return run
 

@@ -103,14 +103,14 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     return made
 
 
-def _draws_freely(found: Trace) -> bool:
+def _draws_freely(traced: Trace) -> bool:
     """Whether only unseeded random numbers, PyTorch's own here, keep a trace from serving again."""
-    freely = not any(key.given for key in found.keys)
-    return freely and not (found.variables or found.foreign)
+    freely = not any(key.given for key in traced.keys)
+    return freely and not (traced.variables or traced.foreign)
 
 
-def _why_not(found: Trace) -> str:
-    if found.keys:
+def _why_not(traced: Trace) -> str:
+    if traced.keys:
         return "draws random numbers with a seed: they would be the same at each call"
     return "uses tensors that are not among its arguments"
 
@@ -136,11 +136,11 @@ def _restored(described: Any, specs: list[Spec]) -> Any:
     return items if kind == "list" else tuple(items)
 
 
-def _runner(found: Trace) -> Callable[..., Any]:
+def _runner(traced: Trace) -> Callable[..., Any]:
     program, constants, result, single = (
-        found.program, tuple(found.constants), found.result, found.single
+        traced.program, tuple(traced.constants), traced.result, traced.single
     )  # fmt: skip
-    keys = tuple([torch.zeros(4, dtype=torch.uint32) for _ in found.keys])
+    keys = tuple([torch.zeros(4, dtype=torch.uint32) for _ in traced.keys])
 
     def run(*leaves: Any) -> Any:
         values = program(*leaves, *keys, *constants)

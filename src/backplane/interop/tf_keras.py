@@ -93,9 +93,9 @@ class _Finder(MetaPathFinder):
         if name == f"{NAME}.backend":
             return ModuleSpec(name, _Backend(), is_package=True)
         if name.startswith(f"{NAME}."):
-            found = importlib.util.find_spec(_own(name))
-            packaged = found is not None and found.submodule_search_locations is not None
-            return found and ModuleSpec(name, Same(_own), is_package=packaged)
+            ours = importlib.util.find_spec(_own(name))
+            packaged = ours is not None and ours.submodule_search_locations is not None
+            return ours and ModuleSpec(name, Same(_own), is_package=packaged)
         spec = PathFinder.find_spec(name, path) if name == TENSORFLOW else None
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader

@@ -148,13 +148,13 @@ class _Backward:
         losses = {self.body.outputs[self.carry + j] for j in self.moving}
         live: set[int] = set()
         while True:
-            found = {
+            flowing = {
                 i for i in states
                 if self.g_final[i] is not None or not losses.isdisjoint(reached_from[i])
             }  # fmt: skip
-            if found == live:
+            if flowing == live:
                 return sorted(live)
-            live = found
+            live = flowing
             losses |= {self.body.outputs[i] for i in live}
 
     def cotangents(self) -> Cotangents:

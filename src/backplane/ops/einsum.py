@@ -106,13 +106,13 @@ def _broadcast(terms: list[Term], subscripts: str) -> list[Term]:
         for axis, n in enumerate(letters):
             axes.setdefault(n, []).append((x, axis))
     wide = {n: size for n in axes if (size := _wide(n, axes[n], subscripts)) is not None}
-    found = []
+    parts = []
     for x, letters in terms:
         if any(n in wide and x.spec.shape[i] in (1, None) for i, n in enumerate(letters)):
             sizes = [wide.get(n, size_at(x, i)) for i, n in enumerate(letters)]
             x = shaped(broadcast_to, sizes, x)
-        found.append(Term(x, letters))
-    return found
+        parts.append(Term(x, letters))
+    return parts
 
 
 def _wide(letter: str, axes: list[tuple[Tensor, int]], subscripts: str) -> Amount | None:

@@ -65,8 +65,8 @@ def _placed(g: Tensor, y: Tensor, x: Tensor, labels: Tensor, *, axis: int) -> Te
     return _summed(place(g, labels, axis=axis, size=size), x)
 
 
-def _summed(found: Tensor, like: Tensor) -> Tensor:
-    return sum_to_like(found, like, found)
+def _summed(sums: Tensor, like: Tensor) -> Tensor:
+    return sum_to_like(sums, like, sums)
 
 
 pick.vjps(_placed)

@@ -65,13 +65,13 @@ def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
     places = ew.maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])
-    found = []
+    moved = []
     for x in matrices:
         # A dropped element adds 0 to the element before it.
         added = ew.where(keep, x - fill, constant(0, x.spec.dtype))
         put = shaped_as(scatter_add, places, merge_axes(added, [[0, 1]]), places, axis=0)
-        found.append(shaped_as(reshape, keep, put) + fill)
-    return found
+        moved.append(shaped_as(reshape, keep, put) + fill)
+    return moved
 
 
 def count_kept(keep: Tensor) -> Tensor:

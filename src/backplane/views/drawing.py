@@ -42,11 +42,11 @@ def _pruned(tensors: Sequence[Tensor], marks: Sequence[Item | None]) -> list[Roo
     return list(zip(prune(tensors), marks, strict=True))
 
 
-def _as_svg(found: Plan, title: str, most: int) -> bytes:
-    return svg(placed(found, opened(found, most)), title).encode()
+def _as_svg(layout: Plan, title: str, most: int) -> bytes:
+    return svg(placed(layout, opened(layout, most)), title).encode()
 
 
-def _as_png(found: Plan, title: str, most: int) -> bytes:
+def _as_png(layout: Plan, title: str, most: int) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
@@ -54,7 +54,7 @@ def _as_png(found: Plan, title: str, most: int) -> bytes:
             "K.plot_graph needs a library for PNG, which is not installed: "
             + install_command("debug")
         ) from None
-    whole = placed(found, opened(found, most))
+    whole = placed(layout, opened(layout, most))
     # The width is limited, because a picture takes four bytes a pixel.
     sharp: dict[str, Any] = {"zoom": 2} if whole.width < MOST_PIXELS / 2 else {"width": MOST_PIXELS}
     return bytes(svg_to_bytes(svg_string=svg(whole, title), **sharp))
@@ -63,8 +63,8 @@ def _as_png(found: Plan, title: str, most: int) -> bytes:
 MOST_PIXELS = 8000
 
 
-def _as_page(found: Plan, title: str, most: int) -> bytes:
-    return page(found, opened(found, most), title).encode()
+def _as_page(layout: Plan, title: str, most: int) -> bytes:
+    return page(layout, opened(layout, most), title).encode()
 
 
 WRITERS: dict[str, Callable[[Plan, str, int], bytes]] = {

@@ -99,10 +99,10 @@ def _library(
             "K.plot_graph needs a library for layouts, which is not installed: "
             + install_command("debug")
         ) from None
-    found: dict[int, Point] = {}
+    middles: dict[int, Point] = {}
     bends: dict[tuple[int, int], list[Point]] = {}
     if not pairs:
-        return found, bends
+        return middles, bends
     layouts: Any = fast_sugiyama.from_edges(
         pairs, minimum_length=1, vertex_spacing=1.0, dummy_vertices=True, dummy_size=0.1,
         ranking_type="minimize", crossing_minimization="barycenter", transpose=True,
@@ -114,7 +114,7 @@ def _library(
         highest = max(y for _, (_, y) in places)
         here = {i: (start + x * column, highest - y) for i, (x, y) in places}
         start = max(x for x, _ in here.values()) + column
-        found |= {i: p for i, p in here.items() if i in known}
+        middles |= {i: p for i, p in here.items() if i in known}
         follow = {a: b for a, b in edges or () if a not in known}
         for a, b in edges or ():
             path, end = [], b
@@ -123,7 +123,7 @@ def _library(
                 end = follow[end]
             if path:
                 bends[a, end] = path
-    return found, bends
+    return middles, bends
 
 
 def _acyclic(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

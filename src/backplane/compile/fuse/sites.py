@@ -146,14 +146,14 @@ class Finder:
             news[-1],
         )
 
-    def _tensors(self, found: Found) -> list[Tensor]:
-        ends = [*map(self.new.__getitem__, found.variables), found.gradient]
-        return [*ends, *[t for n in (*found.numbers, found.scale) for t in tensors_in(n)]]
+    def _tensors(self, step: Found) -> list[Tensor]:
+        ends = [*map(self.new.__getitem__, step.variables), step.gradient]
+        return [*ends, *[t for n in (*step.numbers, step.scale) for t in tensors_in(n)]]
 
-    def _placed(self, found: Found, place: Mapping[Tensor, int]) -> _Placed:
-        ends = [*map(self.new.__getitem__, found.variables), found.gradient]
-        numbers = tuple([renamed(number, place) for number in found.numbers])
-        return found.pattern, numbers, renamed(found.scale, place), tuple([place[t] for t in ends])
+    def _placed(self, step: Found, place: Mapping[Tensor, int]) -> _Placed:
+        ends = [*map(self.new.__getitem__, step.variables), step.gradient]
+        numbers = tuple([renamed(number, place) for number in step.numbers])
+        return step.pattern, numbers, renamed(step.scale, place), tuple([place[t] for t in ends])
 
     def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:
         """A key that is equal for steps with the same form and numbers, and the tensors in it in

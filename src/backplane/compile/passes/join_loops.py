@@ -140,8 +140,8 @@ def _plan(
         if node.params["reverse"]:
             sources = dict.fromkeys([t.inputs[0] for t in node.inputs if t.op is OUTPUT])
             for source in sources:
-                if source in loops and (found := _gradient(node, source, loops[source])):
-                    backward[node] = found
+                if source in loops and (gradient := _gradient(node, source, loops[source])):
+                    backward[node] = gradient
     # Whoever else reads what a step computes on its way needs the loop.
     reads = [(None, t) for t in outputs] + [(node, t) for node in order for t in node.inputs]
     needed = {
@@ -151,11 +151,11 @@ def _plan(
         and not (reader in backward and backward[reader].scan is t.inputs[0])
     }
     backward = {
-        node: found
-        for node, found in backward.items()
-        if node not in needed and found.scan not in needed
+        node: gradient
+        for node, gradient in backward.items()
+        if node not in needed and gradient.scan not in needed
     }
-    kept = {found.scan for found in backward.values()}
+    kept = {gradient.scan for gradient in backward.values()}
     return {node: loop for node, loop in loops.items() if node in kept}, backward
 
 

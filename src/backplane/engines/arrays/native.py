@@ -39,14 +39,14 @@ def on_arrays(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
     """
 
     def run(*operands: Value) -> list[Value]:
-        found = list(map(np.asarray, function(*map(_readable, operands))))
-        for y, spec in zip(found, results or (), strict=results is not None):
+        given = list(map(np.asarray, function(*map(_readable, operands))))
+        for y, spec in zip(given, results or (), strict=results is not None):
             if not spec.accepts(Spec(y.shape, y.dtype.name)):
                 raise ValueError(
                     f"{function} gave shape {y.shape} and dtype {y.dtype.name}, where shape "
                     f"{spec.shape} and dtype {spec.dtype} were expected: pass `spec`"
                 )
-        return found
+        return given
 
     return run
 

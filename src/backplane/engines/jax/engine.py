@@ -166,10 +166,10 @@ class JaxEngine(Engine):
 
         def run(*operands: Value) -> list[Value]:
             with memory.wide(_needs_64_bits(specs)):
-                found = function(*operands)
+                outputs = function(*operands)
                 if results is None:
-                    return found
-                return [jnp.asarray(y, s.dtype) for y, s in zip(found, results, strict=True)]
+                    return outputs
+                return [jnp.asarray(y, s.dtype) for y, s in zip(outputs, results, strict=True)]
 
         return run
 

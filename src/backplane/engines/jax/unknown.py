@@ -71,9 +71,9 @@ class _Trials:
         sizes = [x * y for i, x in enumerate(small) for y in small[i:]]
         self._known = known + [(size, [_number(size, n) for n in self.numbers]) for size in sizes]
 
-    def size(self, found: Sequence[int]) -> Any:
+    def size(self, values: Sequence[int]) -> Any:
         """The size with these values: a number, or in proportion to inputs; None without one."""
-        first, second, third = found
+        first, second, third = values
         if first == second == third:
             return first
         for size, (a, b, c) in self._known:
@@ -84,9 +84,9 @@ class _Trials:
                 return slope * size + (first - slope * a)
         return None
 
-    def unknown(self, found: Sequence[int]) -> Any:
+    def unknown(self, values: Sequence[int]) -> Any:
         """A new size."""
-        name = "_".join(map(str, ("unknown", *found)))
+        name = "_".join(map(str, ("unknown", *values)))
         return export.symbolic_shape(name, scope=self._scope)[0]
 
 
@@ -133,8 +133,8 @@ def inferred(function: Function, inputs: Sequence[Value], names: set[str]) -> tu
     not follow from those of the inputs is a new one.
     """
     trials = _Trials(inputs, names)
-    found = [_results(function, inputs, numbers) for numbers in trials.numbers]
-    return tuple([_zeros(results, trials) for results in zip(*found, strict=True)])
+    outcomes = [_results(function, inputs, numbers) for numbers in trials.numbers]
+    return tuple([_zeros(results, trials) for results in zip(*outcomes, strict=True)])
 
 
 def _results(function: Function, inputs: Sequence[Value], numbers: dict[str, int]) -> Any:
@@ -154,9 +154,9 @@ def _results(function: Function, inputs: Sequence[Value], numbers: dict[str, int
     return jax.eval_shape(run, *traced)
 
 
-def _zeros(found: Sequence[Any], trials: _Trials) -> Value:
+def _zeros(results: Sequence[Any], trials: _Trials) -> Value:
     shape = []
-    for sizes in zip(*[x.shape for x in found], strict=True):
+    for sizes in zip(*[x.shape for x in results], strict=True):
         size = trials.size(sizes)
         shape.append(trials.unknown(sizes) if size is None else size)
-    return jnp.zeros(tuple(shape), found[0].dtype)
+    return jnp.zeros(tuple(shape), results[0].dtype)

@@ -128,8 +128,8 @@ def _followed(
         flowing = [t for t in cotangents if mx.issubdtype(t.dtype, mx.floating)]
         values = iter(engine.callable(graph)(*given, *flowing))
         pairs = zip(has, given, strict=True)
-        found = [next(values) if yes else mx.zeros_like(x) for yes, x in pairs]
-        return tuple(found) if len(found) > 1 else found[0]
+        gradients = [next(values) if yes else mx.zeros_like(x) for yes, x in pairs]
+        return tuple(gradients) if len(gradients) > 1 else gradients[0]
 
     return (lambda *xs: list(run(*xs))) if multiple else run
 

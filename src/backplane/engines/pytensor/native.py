@@ -32,10 +32,10 @@ def pullback(
     """Use `pytensor.grad`, with variables apart: operands may depend on each other."""
     own = [x.type() for x in operands]
     known = dict(zip(function(*own), cotangents, strict=True))
-    found = pytensor.grad(
+    gradients = pytensor.grad(
         None, own, known_grads=known, disconnected_inputs="ignore", return_disconnected="zero"
     )
-    return clone_replace(found, dict(zip(own, operands, strict=True)))
+    return clone_replace(gradients, dict(zip(own, operands, strict=True)))
 
 
 # --- tensors of ours among the operands of PyTensor's functions -----------------------------------

@@ -29,8 +29,8 @@ class Limited:
 
     def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
         """Whether a failing `check_numerics` found NaN, and infinity, according to its error."""
-        found = (re.search(r"\bha[sd] (Inf and NaN|Inf|NaN)", str(error)) or ("", ""))[1]
-        return "NaN" in found, "Inf" in found
+        kinds = (re.search(r"\bha[sd] (Inf and NaN|Inf|NaN)", str(error)) or ("", ""))[1]
+        return "NaN" in kinds, "Inf" in kinds
 
 
 class Programs(Values):

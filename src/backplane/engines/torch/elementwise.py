@@ -105,13 +105,13 @@ def where(c: Value, x: Value, y: Value, out: Value | None = None) -> Value:
     u, v = x.view(kind), y.view(kind)
     bits = None if out is None else out.view(kind)
     if not u.ndim and u.item() == 0:
-        found = torch.bitwise_and(v, c.to(kind).sub_(1), out=bits)
+        picked = torch.bitwise_and(v, c.to(kind).sub_(1), out=bits)
     elif not v.ndim and v.item() == 0:
-        found = torch.bitwise_and(u, c.to(kind).neg_(), out=bits)
+        picked = torch.bitwise_and(u, c.to(kind).neg_(), out=bits)
     else:
         chosen = torch.bitwise_and(torch.bitwise_xor(u, v), c.to(kind).neg_())
-        found = torch.bitwise_xor(chosen, v, out=bits)
-    return found.view(x.dtype) if out is None else out
+        picked = torch.bitwise_xor(chosen, v, out=bits)
+    return picked.view(x.dtype) if out is None else out
 
 
 Choice = Callable[[Spec, Lowering], Lowering]

@@ -368,8 +368,8 @@ def _check_samples(x: Value, *states: Value) -> None:
     """ValueError if the numbers of samples differ. The kernels would write beyond the states."""
     samples = x.shape[1]
     if any(len(t) != samples for t in states):
-        found = " and ".join([str(len(t)) for t in states])
-        raise ValueError(f"x has {samples} samples, and the states have {found}")
+        counts = " and ".join([str(len(t)) for t in states])
+        raise ValueError(f"x has {samples} samples, and the states have {counts}")
 
 
 def _has_no_lstm_gradient(specs: Sequence[Spec]) -> bool:

@@ -37,10 +37,10 @@ def pullback(
 ) -> Sequence[Value]:
     """Use the tape, which old autograd functions need, or `torch.func` where PyTorch traces."""
     if torch.compiler.is_compiling():
-        found: Sequence[Value] = torch.func.vjp(lambda *xs: tuple(function(*xs)), *operands)[1](
+        gradients: Sequence[Value] = torch.func.vjp(lambda *xs: tuple(function(*xs)), *operands)[1](
             tuple(cotangents)
         )
-        return found
+        return gradients
     follows = torch.is_grad_enabled() and any(x.requires_grad for x in (*operands, *cotangents))
     with torch.enable_grad():
         own = [

@@ -256,14 +256,14 @@ def _chain(states: Sequence[State], members: list[int], order: Sequence[Any]) ->
     inputs: list[Value] = []
 
     def operand(x: Value) -> Operand:
-        found = known.get(x.ref())
-        if found is None:
+        place = known.get(x.ref())
+        if place is None:
             number = tf.get_static_value(x) if x.shape.rank == 0 else None
-            found = ("number", float(number)) if number is not None else ("input", len(inputs))
-            known[x.ref()] = found
+            place = ("number", float(number)) if number is not None else ("input", len(inputs))
+            known[x.ref()] = place
             if number is None:
                 inputs.append(x)
-        return found
+        return place
 
     steps = tuple([(op.type, tuple([operand(x) for x in op.inputs])) for op in order])
     return Chain(members, inputs, steps, tuple([known[states[i].new.ref()] for i in members]))
