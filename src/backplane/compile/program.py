@@ -104,6 +104,7 @@ def compiled(
         _assumed(inputs),
         key_of(order, arguments, outputs),
     )
+    _lay_out_kernels(engine, order)
     function = _programs.get(key)
     if function is None:
         function = _programs[key] = _compile(
@@ -119,6 +120,16 @@ def compiled(
     if not written.issubset(state.values()):
         function, written = _committing(function, engine), frozenset()
     return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
+
+
+def _lay_out_kernels(engine: Engine, order: Sequence[Tensor]) -> None:
+    """Tell variables in which order in memory this program reads their elements fastest."""
+    for node in order:
+        entry = engine.table.get(node.op.name) if node.op is not None else None
+        if entry is not None and entry.order is not None:
+            kernel = node.inputs[1]
+            if isinstance(kernel, Variable):
+                kernel.order = entry.order(kernel.spec)
 
 
 class Prepared(NamedTuple):

@@ -51,7 +51,16 @@ class Variable(Tensor):
     made through NumPy once per write.
     """
 
-    __slots__ = ("constraint", "domain", "home", "initial", "layout", "trainable", "values")
+    __slots__ = (
+        "constraint",
+        "domain",
+        "home",
+        "initial",
+        "layout",
+        "order",
+        "trainable",
+        "values",
+    )
 
     def __init__(
         self,
@@ -74,6 +83,9 @@ class Variable(Tensor):
         first function on a device which uses the variable."""
         self.layout: Layout | None = None
         """The layout of the value on a mesh. By default every device has all of it."""
+        self.order: Sequence[int] | None = None
+        """The axes in the order in memory in which programs read the value fastest; None if it does
+        not matter. An engine that takes a NumPy array gets it in that order."""
         self.values: dict[Converter | None, Any] = {None: value}
         """The current value by engine that holds it; None stands for a NumPy array of our own. A
         write replaces the dict."""
@@ -128,7 +140,10 @@ class Variable(Tensor):
                 return value
             if len(values) == 1 and None in values:
                 # Told before others can find it, because they may lend it at once.
-                value = engine.adopted(values[None], self.spec.dtype, self.layout)
+                array = values[None]
+                if self.order is not None:
+                    array = _in_order(array, self.order)
+                value = engine.adopted(array, self.spec.dtype, self.layout)
             else:
                 value = engine.placed(_copied(values), self.spec.dtype, self.layout)
             values[engine] = value
@@ -157,6 +172,18 @@ class Variable(Tensor):
                 array = _copied(self.values)
             if self.guard is guard:
                 return array
+
+
+def _in_order(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """An array with the same elements, whose axes have that order in memory."""
+    sizes, size = dict[int, int](), array.itemsize
+    for axis in reversed(order):
+        sizes[axis] = size
+        size *= array.shape[axis]
+    strides = [sizes[axis] for axis in range(array.ndim)]
+    made: np.ndarray = np.ndarray(array.shape, array.dtype, strides=strides)
+    made[...] = array
+    return made
 
 
 def _copied(values: dict[Converter | None, Any]) -> np.ndarray:

@@ -48,6 +48,9 @@ class Entry(NamedTuple):
         steady: Prepares a product in which all steps of a loop read the same matrix. Called with
             the specs and the parameters, it returns a function from that second operand to the
             lowering of the first, or None.
+        order: Called with the spec of the second operand, such as the kernel of a convolution. The
+            axes of that operand in the order in memory in which the library reads them fastest, or
+            None. Initial values of variables are laid out so.
         unless: Called with the operands' specs and the parameters. Where it returns True, the
             decomposition serves instead, because the kernel lacks the dtype or is slower.
     """
@@ -61,6 +64,7 @@ class Entry(NamedTuple):
     into: bool = False
     view: bool = False
     steady: Callable[..., Callable[[Value], Lowering] | None] | None = None
+    order: Callable[[Spec], Sequence[int] | None] | None = None
     unless: Callable[..., bool] | None = None
 
     def lowering(self, specs: Sequence[Spec], params: Mapping[str, Any]) -> Lowering:

@@ -129,8 +129,8 @@ class TorchEngine(Engine):
         return self.from_numpy(array)
 
     def to_numpy(self, value: Value) -> np.ndarray:
-        """A copy."""
-        return np.array(self.fetch(value))
+        """A copy, whose axes are in their order in memory, whatever that of the tensor is."""
+        return np.array(self.fetch(value), order="C")
 
     def fetch(self, value: Value) -> np.ndarray:
         """An array in the tensor's memory, where NumPy can have that."""
@@ -165,9 +165,11 @@ class TorchEngine(Engine):
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """A tensor, to which steps of optimizers may write, in the array's memory: a copy of 1 GB
         took 3 s where the system was slow to give pages. Products, and steps of Adam, take the same
-        time within 3 % on the memory that NumPy aligns for itself.
+        time within 3 % on the memory that NumPy aligns for itself. The last axis may come first in
+        memory, as in kernels of convolutions.
         """
-        own = array.flags.owndata and array.flags.c_contiguous and array.dtype.name == dtype
+        laid = array if array.ndim < 3 or array.flags.c_contiguous else np.moveaxis(array, -1, 0)
+        own = array.flags.owndata and laid.flags.c_contiguous and array.dtype.name == dtype
         shares = own and not tracing.in_jit_trace()
         value = self.feed(array) if shares else self.placed(array, dtype, layout)
         return updates.adopted(value)

@@ -1,0 +1,90 @@
+"""Kernels of convolutions lie in memory as PyTorch's convolutions read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane.engines import get
+
+pytest.importorskip("torch")
+
+RNG = np.random.default_rng(0)
+CASES = {
+    "conv1d": ((4, 9, 3), (3, 3, 5)),
+    "conv2d": ((4, 9, 9, 3), (3, 3, 3, 5)),
+    "conv3d": ((4, 5, 5, 5, 3), (3, 3, 3, 3, 5)),
+}
+
+
+def _array(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def _native(variable):
+    return variable.values[get("torch")]
+
+
+def _has_outputs_first(variable) -> bool:
+    value = _native(variable)
+    return value.movedim(-1, 0).is_contiguous() and not value.is_contiguous()
+
+
+@pytest.fixture(autouse=True)
+def _on_torch():
+    with K.engine("torch"):
+        yield
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_program_lays_out_its_kernels(name):
+    images, shape = CASES[name]
+    kernel, x = K.variable(_array(*shape)), K.placeholder(images)
+    before = K.get_value(kernel)
+    f = K.function([x], [getattr(K, name)(x, kernel, padding="same")])
+    given = _array(*images)
+    (y,) = f([given])
+    assert _has_outputs_first(kernel)
+    with K.engine("numpy"):
+        np.testing.assert_allclose(
+            y, getattr(K, name)(given, before, padding="same"), rtol=1e-4, atol=1e-5
+        )
+    assert K.get_value(kernel).flags.c_contiguous
+    np.testing.assert_array_equal(K.get_value(kernel), before)
+
+
+def test_new_values_are_laid_out_too():
+    images, shape = CASES["conv2d"]
+    kernel, x = K.variable(_array(*shape)), K.placeholder(images)
+    f = K.function([x], [K.conv2d(x, kernel)])
+    given = _array(*images)
+    (y,) = f([given])
+    K.set_value(kernel, 2 * K.get_value(kernel))
+    np.testing.assert_allclose(f([given])[0], 2 * y, rtol=1e-6)
+    assert _has_outputs_first(kernel)
+
+
+@pytest.mark.parametrize("side", [2, 9], ids=["as a product", "as a convolution"])
+def test_training_keeps_the_layout_and_the_memory(side):
+    kernel, x = K.variable(_array(3, 3, 4, 64)), K.placeholder((2, side, side, 4))
+    loss = K.mean(K.square(K.conv2d(x, kernel, padding="same")))
+    (slope,) = K.gradients(loss, [kernel])
+    step = K.function([x], [loss], updates=[K.update_sub(kernel, 0.1 * slope)])
+    look = K.function([x], [loss])
+    given = _array(2, side, side, 4)
+    (first,) = look([given])
+    place = _native(kernel).data_ptr()
+    losses = [step([given])[0] for _ in range(3)]
+    assert losses[0] == pytest.approx(first, rel=1e-5)
+    assert losses[2] < losses[1] < losses[0]
+    assert _native(kernel).data_ptr() == place
+    assert _has_outputs_first(kernel)
+
+
+def test_kernels_of_one_element_and_other_variables_stay_as_they_are():
+    kernel, shift = K.variable(_array(1, 1, 3, 5)), K.variable(_array(3, 3, 3, 5))
+    x = K.placeholder((2, 4, 4, 3))
+    K.function([x], [K.conv2d(x, kernel), shift + 1.0])([_array(2, 4, 4, 3)])
+    assert _native(kernel).is_contiguous()
+    assert _native(shift).is_contiguous()
