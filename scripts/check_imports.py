@@ -1,4 +1,4 @@
-"""Check who imports whom: the layers of Backplane, circles of modules, and the engines' libraries.
+"""Check who imports whom: layers of Backplane, circles of modules or folders, engines' libraries.
 
     python scripts/check_imports.py [ROOT]
 
@@ -23,7 +23,7 @@ PACKAGE = "backplane"
 LAYERS: dict[str, set[str]] = {
     "config": set(),
     "core": set(),
-    "ops": {"core", "config"},
+    "ops": {"core"},
     "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
     "engine": {"core", "protocol", "registry"},
@@ -110,6 +110,11 @@ LIBRARIES: dict[str, set[str]] = {
     "keras": {"interop", "keras3"},
 }
 """Library of an engine → the parts of the package that may import it."""
+
+
+MUTUAL = {"backplane.engines.pytensor.fast", "backplane.keras3.ops"}
+"""Folders that may import modules that import them. PyTensor's linker is for the `Kernel` that runs
+the fast steps of optimizers, and Keras asks for `Variable` among its operations."""
 
 
 class Import(NamedTuple):
@@ -200,10 +205,33 @@ def _within(module: str, part: str) -> bool:
 
 
 def circles(files: list[Path], root: Path) -> list[list[str]]:
-    """The modules that import each other, in groups. Imports inside of functions count too: a base
-    that needs its subclass is a circle whenever it asks for it.
+    """The modules that import each other, in groups, and the folders that do so as wholes. Imports
+    inside of functions count too: a base that needs its subclass is a circle whenever it asks for
+    it.
     """
     edges = {module_name(file, root): {i.target for i in imports(file, root)} for file in files}
+    groups = _groups(edges)
+    folders = {module_name(file, root) for file in files if file.name == "__init__.py"}
+    for above in sorted({folder.rpartition(".")[0] for folder in folders} - {"", PACKAGE}):
+        wholes = {f for f in folders if f.rpartition(".")[0] == above} - MUTUAL
+        groups += [group for group in _groups(_merged(edges, wholes)) if wholes & {*group}]
+    return groups
+
+
+def _merged(edges: dict[str, set[str]], wholes: set[str]) -> dict[str, set[str]]:
+    """`edges` where all modules of a folder among `wholes` are one."""
+
+    def whole(module: str) -> str:
+        return next((folder for folder in wholes if _within(module, folder)), module)
+
+    merged: dict[str, set[str]] = {}
+    for module, targets in edges.items():
+        others = {whole(target) for target in targets} - {whole(module)}
+        merged.setdefault(whole(module), set()).update(others)
+    return merged
+
+
+def _groups(edges: dict[str, set[str]]) -> list[list[str]]:
     reached = {module: _reachable(module, edges) for module in edges}
     groups = {
         tuple(sorted(other for other in reached[module] if module in reached.get(other, ())))
@@ -237,7 +265,7 @@ def main(arguments: list[str]) -> int:
             print(f"{found.file}:{found.line}: imports {found.target}: {wrong}")
             bad += 1
     for group in circles(files, root):
-        print(f"{root}: these modules import each other: {', '.join(group)}")
+        print(f"{root}: these import each other: {', '.join(group)}")
         bad += 1
     if not bad:
         print(f"imports: {len(files)} files, all as they should be")

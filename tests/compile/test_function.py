@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.codegen import calls
+from backplane.compile import calls
 from backplane.compile.program import clear_programs, statistics
 from backplane.core import source
 

@@ -66,6 +66,7 @@ FORBIDDEN = [
     ("core/graph", "import backplane.ops"),
     ("core/graph", "from backplane import config"),
     ("core/graph", "from ..ops import lift"),
+    ("ops/lift", "def f():\n    from backplane import config"),
     ("core/graph", "if TYPE_CHECKING:\n    from backplane.engines.base import Engine"),
     ("core/graph", "import importlib\nimportlib.import_module('backplane.engines')"),
     ("ops/lift", "from backplane import compile"),
@@ -142,6 +143,20 @@ def test_circles_of_modules_are_named(package, capsys, indent):
     (package / "core/spec.py").write_text(f"{indent}from backplane.core.graph import Tensor\n")
     assert check_imports.main([str(package)]) == 1
     assert "backplane.core.graph, backplane.core.spec" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("indent", ["", "if TYPE_CHECKING:\n    ", "def f():\n    "])
+def test_circles_of_folders_are_named(package, capsys, indent):
+    for name in ("passes", "codegen"):
+        (package / "compile" / name).mkdir(exist_ok=True)
+        (package / "compile" / name / "__init__.py").touch()
+    (package / "compile/codegen/a.py").write_text("from backplane.compile.passes import b\n")
+    (package / "compile/codegen/c.py").touch()
+    (package / "compile/passes/b.py").touch()
+    assert check_imports.main([str(package)]) == 0
+    (package / "compile/passes/b.py").write_text(f"{indent}import backplane.compile.codegen.c\n")
+    assert check_imports.main([str(package)]) == 1
+    assert "backplane.compile.codegen, backplane.compile.passes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ jax = pytest.importorskip("jax")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
-from backplane.compile.codegen import calls  # noqa: E402
+from backplane.compile import calls  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.engines.jax import memory  # noqa: E402
 

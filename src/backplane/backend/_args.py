@@ -13,7 +13,8 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._errors import described
-from backplane.core.graph import Constant, Tensor
+from backplane.compile.constants import fold
+from backplane.core.graph import Constant, Tensor, rewrite
 from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
@@ -334,9 +335,7 @@ def known_integers(x: Tensor) -> np.ndarray | None:
             seen.update(node.inputs)
         if len(seen) > FAR:
             return None
-    from backplane.compile.passes.simplify import simplify  # Here: the compiler is a fourth of K.
-
-    (known,) = simplify([x], sizes)
-    if isinstance(known, Constant) and isinstance(known.value, np.ndarray):
-        return known.value
+    (found,) = rewrite([x], fold, replace=sizes)
+    if isinstance(found, Constant) and isinstance(found.value, np.ndarray):
+        return found.value
     return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane import config
 from backplane.backend._call import api
 from backplane.backend._errors import explain_operator
 from backplane.core.graph import Tensor
@@ -58,6 +59,7 @@ def _lacks(name: str) -> str:
     return for_attribute(name)
 
 
+HOOKS["floatx"] = config.floatx
 HOOKS["lacks"] = _lacks
 
 for _name in FORMS:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from backplane.compile import passes, sparse
-from backplane.compile.codegen.buffers import shared
-from backplane.compile.codegen.calls import straight
+from backplane.compile.aliases import shared
+from backplane.compile.calls import straight
 from backplane.compile.plan import Call, Plan, Variant, signature
 from backplane.compile.program import compiled
 from backplane.compile.progress import shown

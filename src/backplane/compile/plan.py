@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backplane.compile.codegen.buffers import alias_root
+from backplane.compile.aliases import alias_root
 from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.policy import PLAIN, Planned, Policy, planned

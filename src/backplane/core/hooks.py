@@ -18,5 +18,5 @@ HOOKS: dict[str, Callable[..., Any]] = {}
 - `backend._keras1`: `modern`, a call in Keras 1's spelling as keyword arguments of today, or None
 - `backend._protocols`: what NumPy and the engines' libraries ask of a tensor
 - `backend.graph`, `backend.sparse`, `backend.state`, `backend._operators`: `eval`, `to_dense`,
-  `initializer`, and `lacks`, the message about an attribute that tensors do not have
+  `initializer`, `floatx`, and `lacks`, the message about an attribute that tensors do not have
 """

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from backplane import config
 from backplane.core import registry
 from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
 from backplane.core.hooks import HOOKS
@@ -109,7 +108,7 @@ def _default_dtype(array: np.ndarray) -> str:
     if array.dtype.kind == "b":
         return "bool"
     if array.dtype.kind == "f" or array.size == 0:
-        return config.floatx()
+        return HOOKS["floatx"]()
     fits = array.min() >= -(2**31) and array.max() < 2**31
     return "int32" if fits else array.dtype.name
 
@@ -118,7 +117,7 @@ def _number_dtype(value: Number) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, float):
-        return config.floatx()
+        return HOOKS["floatx"]()
     return "int32" if -(2**31) <= value < 2**31 else "int64"
 
 
@@ -129,7 +128,7 @@ def weak_dtype(own: str, other: str) -> str:
     an integer makes a bool tensor an integer one.
     """
     if is_float(own):
-        return other if is_float(other) else config.floatx()
+        return other if is_float(other) else HOOKS["floatx"]()
     return own if other == "bool" else other
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from backplane import config
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.hooks import HOOKS
@@ -54,7 +53,7 @@ def true_divide(x: object, y: object) -> Tensor:
     """True division; two integers are divided as `floatx()`."""
     a, b = promoted(x, y)
     if not is_float(a.spec.dtype):
-        a, b = (cast_to(t, config.floatx()) for t in (a, b))
+        a, b = (cast_to(t, HOOKS["floatx"]()) for t in (a, b))
     return ew.div(a, b)
 
 

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
+from backplane.compile.aliases import alias_roots, is_stretched
 from backplane.compile.codegen import tiling
-from backplane.compile.codegen.buffers import Buffers, alias_roots, is_stretched, passes_over
+from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place, place_of

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from backplane.compile.codegen.buffers import alias_roots
+from backplane.compile.aliases import alias_roots
 from backplane.compile.fuse.algebra import Sum
 from backplane.compile.fuse.numbers import tensor_of, tensors_in
 from backplane.compile.fuse.readers import serves

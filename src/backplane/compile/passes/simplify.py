@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from backplane.compile.cache_key import params_key
+from backplane.compile.constants import fold
 from backplane.compile.passes.peephole import concat_of_slices
 from backplane.core.graph import Constant, Graph, Tensor, constant, is_scalar, rebuild, rewrite
 from backplane.core.primitive import OUTPUT, Primitive
-from backplane.core.shapes import product
 from backplane.core.sizes import same_shape
 from backplane.core.trace import call
-from backplane.engines import get
-from backplane.engines.table import Entry
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction, shaping
 from backplane.ops.control import cond_
@@ -28,9 +24,6 @@ from backplane.ops.creation import full
 from backplane.ops.effects import branch, identity, stop_gradient
 from backplane.ops.picking import names_one, place
 from backplane.ops.remat import remat_
-
-FOLD_LIMIT = 64
-"""Largest number of elements of a constant computed at compile time."""
 
 
 def simplify(
@@ -77,49 +70,12 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
     if op is OUTPUT:
         source = inputs[0]
         return source.inputs[node.params["index"]] if source.op is remat_ else _chosen(node, source)
-    if inputs and isinstance(inputs[0], Constant) and not (op.effect or op.varies):
-        folded = _fold(node, inputs)
-        if folded is not None:
-            return folded
+    if inputs and isinstance(inputs[0], Constant) and (folded := fold(node, inputs)) is not None:
+        return folded
     rule = RULES.get(op)
     if rule is None or (keep_stops and op is stop_gradient):
         return None
     return rule(node, inputs)
-
-
-def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """The value of a small node that has only constants as inputs."""
-    assert node.op is not None
-    if node.op.multiple or not node.spec.is_static:
-        return None
-    if not all(isinstance(t, Constant) for t in inputs):
-        return None
-    small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
-    engine = get("numpy")
-    if (
-        not small
-        or node.op.name not in engine.table
-        or any(isinstance(v, Graph) for v in node.params.values())
-    ):
-        return None
-    if "bfloat16" in (node.spec.dtype, *[t.spec.dtype for t in inputs]):
-        return None  # NumPy does not compute with it.
-    values = [t.value for t in inputs]  # type: ignore[attr-defined]
-    if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
-        return None
-    entry = engine.table[node.op.name]
-    with np.errstate(all="ignore"):
-        result = call_entry(entry, [t.spec for t in inputs], node.params)(*values)
-    return constant(np.asarray(result), node.spec.dtype)
-
-
-def call_entry(entry: Entry, specs: Sequence[Any], params: Any) -> Callable[..., Any]:
-    """The lowering of a table entry as a function of the operands alone."""
-    if entry.builds:
-        return entry.function(specs, **params)
-    if params:
-        return lambda *values: entry.function(*values, **params)
-    return entry.function
 
 
 def _known(t: Tensor) -> Any:

@@ -13,7 +13,7 @@ from backplane.engines.table import Value
 
 
 class Called(Values):
-    """The role of feeds and results. The text of a call (`compile.codegen.calls`) asks it."""
+    """The role of feeds and results. The text of a call (`compile.calls`) asks it."""
 
     first_size = staticmethod(len)
     """Gives the size of the first axis of a value that a program is fed."""
