@@ -117,7 +117,7 @@ def test_whole_programs_with_all_optimizations() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_only_predictions_follow_the_limit_of_predictions() -> None:
+def test_only_predictions_keep_products_of_inputs_in_loops() -> None:
     x, w, u = [K.variable(rng.normal(size=n)) for n in ((2, 5, 3), (3, 4), (4, 4))]
 
     def step(row: Any, states: Any) -> Any:
@@ -127,7 +127,7 @@ def test_only_predictions_follow_the_limit_of_predictions() -> None:
     loss = K.sum(K.rnn(step, x, [K.zeros((2, 4))])[0])
     products = []
     for outputs in ([loss], [loss, *K.gradients(loss, [w])]):
-        with kernels.forced(jax__predicted_loops=0.0, jax__loops=np.inf):
+        with kernels.forced(jax__loops=np.inf):
             found = passes.optimized(outputs, passes.Job(ENGINE)).outputs
         first = next(t for t in toposort(found) if t.op is scan_)
         inside = toposort(first.params["body"].outputs)

@@ -124,7 +124,7 @@ def test_the_users_limits_come_before_ours(home: Path) -> None:
     assert kernels.limit("torch.windows") == np.inf
     assert kernels.limit("torch.windows", "float64") == 3
     assert kernels.limit("torch.windows", "bfloat16") == np.inf
-    assert kernels.limit("jax.points") == LIMITS["jax.points"]["float32"]
+    assert kernels.limit("jax.strided") == LIMITS["jax.strided"]["float32"]
     assert kernels.settled("torch.windows")
     assert not kernels.settled("torch.products")
 
@@ -140,8 +140,10 @@ def test_switched_off_the_plain_form_serves(home: Path, monkeypatch: pytest.Monk
     clear_programs()
 
 
-def test_an_engine_of_another_package_has_numpys_limits() -> None:
-    assert kernels.engines_limit("theirs", "blocks") == kernels.limit("numpy.blocks")
+def test_without_a_choice_the_first_form_serves() -> None:
+    assert kernels.engines_limit("numpy", "blocks") == kernels.limit("numpy.blocks")
+    assert kernels.engines_limit("numpy", "loops") == np.inf
+    assert kernels.engines_limit("theirs", "blocks") == np.inf
 
 
 def test_limits_follow_from_measurements() -> None:
@@ -169,23 +171,23 @@ def test_bench_writes_the_users_table(home: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(measuring, "on_engine", measured)
     (home / kernels.FILE).write_text("{")
-    for engine in ("numpy", "torch"):
+    for engine in ("cntk", "mlx"):
         command = ["bench", "--kernels", "--engine", engine]
         monkeypatch.setattr(engines, "installed", lambda name: True)
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
         assert "a product per step" in result.output
-    assert kernels.limit("numpy.loops") == kernels.limit("torch.loops") == 8
+    assert kernels.limit("cntk.loops") == kernels.limit("mlx.loops") == 8
     assert kernels.limit("jax.loops") == LIMITS["jax.loops"]["float32"]
 
 
 def test_an_engine_is_measured_in_a_process(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With small work: the worker's own sizes take minutes."""
     monkeypatch.setattr(measuring, "SECONDS", 0.0)
-    monkeypatch.setattr(measuring, "CASES", {"numpy.loops": measuring.LOOPS[:2]})
+    monkeypatch.setattr(measuring, "CASES", {"numpy.blocks": measuring.LOOPS[:2]})
     with engines.use("numpy"):
         found = measuring.measured("numpy", "cpu")
     ((name, rows),) = found.items()
-    assert name == "numpy.loops"
+    assert name == "numpy.blocks"
     assert [row[1] for row in rows["float32"]["measured"]] == [4, 16]
     assert measuring.rows_of(found)[0]["serves"] in kernels.CHOICES[name][1:3]

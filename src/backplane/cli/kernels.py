@@ -120,27 +120,6 @@ def _loop(K: Any, dtype: str, rows: int) -> Work:
     return _training(K, K.mean(K.rnn(step, x, [start])[0]), [w, u])
 
 
-def _predicted_loop(K: Any, dtype: str, rows: int, gates: int) -> Work:
-    """A simple recurrent layer, or an LSTM, without gradients."""
-    x = _variable(K, dtype, rows, 32, 64)
-    w, u = _variable(K, dtype, 64, gates * 128), _variable(K, dtype, 128, gates * 128)
-    zeros = K.zeros((rows, 128), dtype)
-
-    def simple(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
-        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
-        return h, [h]
-
-    def lstm(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
-        z = K.dot(row, w) + K.dot(states[0], u)
-        i, f, g, o = [z[:, 128 * n : 128 * (n + 1)] for n in range(4)]
-        c = K.sigmoid(f) * states[1] + K.sigmoid(i) * K.tanh(g)
-        h = K.sigmoid(o) * K.tanh(c)
-        return h, [h, c]
-
-    step, states = (simple, [zeros]) if gates == 1 else (lstm, [zeros, zeros])
-    return Work([K.rnn(step, x, states)[0]])
-
-
 def _chain(K: Any, dtype: str, elements: int) -> Work:
     """RMSprop's arithmetic, on values that are not written back."""
     p, a, g = [_variable(K, dtype, elements) for _ in range(3)]
@@ -148,10 +127,9 @@ def _chain(K: Any, dtype: str, elements: int) -> Work:
     return Work([mean, p - 0.001 * g / (K.sqrt(mean) + 1e-7)])
 
 
-def _product(K: Any, dtype: str, rows: int, inner: int, columns: int, bias: bool = False) -> Work:
+def _product(K: Any, dtype: str, rows: int, inner: int, columns: int) -> Work:
     x, w = _variable(K, dtype, rows, inner), _variable(K, dtype, inner, columns)
-    y = K.dot(x, w)
-    return Work([K.bias_add(y, _variable(K, dtype, columns)) if bias else y])
+    return Work([K.dot(x, w)])
 
 
 def _momentum(K: Any, dtype: str, elements: int) -> Work:
@@ -162,31 +140,16 @@ def _momentum(K: Any, dtype: str, elements: int) -> Work:
 
 
 LOOPS = [Case(f"{n} rows, 32 steps", n, partial(_loop, rows=n)) for n in (4, 16, 64, 256, 1024)]
-PREDICTED_LOOPS = [
-    Case(f"{what}, {n} rows, 32 steps", n, partial(_predicted_loop, rows=n, gates=gates))
-    for what, gates in (("simple", 1), ("LSTM", 4))
-    for n in (4, 16, 64, 256)
-]
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
-POINTS = [
-    _conv(c * d, (8, n, n, c), (1, 1, c, d))
-    for n, c, d in ((16, 8, 8), (16, 16, 64), (8, 64, 64), (8, 256, 64), (4, 512, 512))
-]
 SLIDING = [
     _conv(batch * n * n / c, (batch, n, n, c), (3, 3, c, c))
     for batch, n, c in ((8, 8, 16), (2, 2, 512), (8, 2, 512), (8, 4, 256), (8, 8, 256),
                         (8, 8, 128), (8, 16, 64), (8, 32, 32))
 ]  # fmt: skip
-WIDTHS = [_conv(n / 2, (8, n, n, c), (3, 3, c, c)) for n in (4, 8, 16, 32, 64) for c in (4, 16, 64)]
 PRODUCTS = [
     Case(f"{n} × {n} × {n}", n**3, partial(_product, rows=n, inner=n, columns=n))
     for n in (32, 64, 96, 128, 192, 256, 512)
 ]
-BIASES = [
-    Case(f"{r} × 128 × {n}", r * n, partial(_product, rows=r, inner=128, columns=n, bias=True))
-    for r, n in ((64, 64), (128, 256), (512, 512), (2048, 512), (4096, 1024))
-]
-SMALL = [_conv(9 * c * c, (8, 2, 2, c), (3, 3, c, c)) for c in (4, 16, 64, 256)]
 STRIDED = [
     case
     for n, k, c in ((16, 3, 4), (16, 3, 16), (16, 4, 32), (16, 3, 64), (16, 3, 128), (8, 3, 256))
@@ -208,23 +171,18 @@ CHAINS_OF_UPDATES = [case._replace(quantity=4 * case.quantity) for case in UPDAT
 
 CASES: Mapping[str, Sequence[Case]] = {
     **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
-    "jax.predicted_loops": PREDICTED_LOOPS,
     "numpy.blocks": CHAINS,
-    "numpy.columns": WIDTHS,
     "torch.windows": SLIDING,
     "torch.phases": PHASES,
     "torch.products": PRODUCTS,
-    "torch.biases": BIASES,
     "torch.blocks": CHAINS,
-    "jax.points": POINTS,
-    "jax.small_images": SMALL,
     "jax.strided": STRIDED,
     "jax.ynnpack": PREDICTED,
     "tensorflow.updates": CHAINS_OF_UPDATES,
     "theano.updates": UPDATES,
 }
 
-ONE_DTYPE = ("loops", "predicted_loops", "blocks", "products", "ynnpack")
+ONE_DTYPE = ("loops", "blocks", "products", "ynnpack")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 

@@ -88,13 +88,6 @@ _STACKED = Choice(
 
 CHOICES = {
     "numpy.blocks": Choice("elements of an array", "whole arrays", "block by block", "below"),
-    "numpy.columns": Choice(
-        "windows along the last axis, for each element by which two of them overlap at most",
-        "gradient by x: a product for each place of the kernel",
-        "a product for each row of the kernel",
-        "below",
-    ),
-    "numpy.loops": _STACKED,
     "torch.windows": Choice(
         "windows in the batch, for each output channel", _PRODUCT, _TORCH, "above"
     ),
@@ -105,17 +98,7 @@ CHOICES = {
     "torch.products": Choice(
         "multiplications", "MKL's product", "oneDNN's product", "below", least=2**22, tried=True
     ),
-    "torch.biases": Choice(
-        "elements of the result", "a product that adds", "a product, then a sum in place", "below"
-    ),
     "torch.blocks": Choice("elements of an array", "whole arrays", "block by block", "below"),
-    "torch.loops": _STACKED,
-    "jax.points": Choice(
-        "elements of a kernel, one for each pair of channels", _XLA, _PRODUCT, "below"
-    ),
-    "jax.small_images": Choice(
-        "elements of a kernel that is larger than the image", _XLA, _PRODUCT, "below"
-    ),
     "jax.strided": Choice(
         "elements of a kernel that has strides", "gradient by x: " + _XLA, _PRODUCT, "below"
     ),
@@ -124,16 +107,11 @@ CHOICES = {
         "YNNPACK's convolution", _XLA, "above",
     ),
     "jax.loops": _STACKED,
-    "jax.predicted_loops": Choice(
-        "rows of a step, in programs without gradients",
-        "products of inputs for all steps before a loop", "a product per step", "above",
-    ),
     "tensorflow.loops": _STACKED,
     "tensorflow.updates": Choice(
         "operations behind the new values of variables", "TensorFlow's kernels", "a kernel of XLA",
         "below", least=2**20,
     ),
-    "theano.loops": _STACKED,
     "theano.updates": Choice(
         "elements of the parameters", "NumPy, block by block", "a loop of Numba", "below",
         least=2**18,
@@ -158,12 +136,12 @@ def limit(name: str, dtype: str = DTYPES[0]) -> float:
     return by_dtype.get(dtype, by_dtype[DTYPES[0]])
 
 
-def engines_limit(engine: str, *choices: str) -> float:
-    """The limit of a choice that the compiler makes for an engine: the first that this engine has.
-    An engine of another package gets NumPy's limit of the last choice.
+def engines_limit(engine: str, choice: str) -> float:
+    """The limit of a choice that the compiler makes for an engine. Without one, the form below it
+    serves everywhere.
     """
-    names = [f"{engine}.{choice}" for choice in choices]
-    return limit(next((name for name in names if name in CHOICES), f"numpy.{choices[-1]}"))
+    name = f"{engine}.{choice}"
+    return limit(name) if name in CHOICES else math.inf
 
 
 def settled(name: str) -> bool:

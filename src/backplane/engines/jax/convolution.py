@@ -12,11 +12,12 @@ from backplane.core.spec import Spec
 from backplane.engines.jax import native
 from backplane.engines.jax.fast import cpu
 from backplane.engines.jax.kernel import kernel, sized
+from backplane.engines.kernels import limit
 from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
 
-_GIVEN = ("limits", "strides", "padding", "dilation", "groups")
+_GIVEN = ("large", "strides", "padding", "dilation", "groups")
 
 Decorator = Callable[[Lowering], Lowering]
 
@@ -33,15 +34,15 @@ def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) 
     """Register both forms of a primitive; the device decides. `made` makes one kernel of either."""
 
     @made
-    def run(a: Value, b: Value, *, limits: cpu.Limits | None, **given: Any) -> Value:
-        if limits is None:
+    def run(a: Value, b: Value, *, large: float | None, **given: Any) -> Value:
+        if large is None:
             return anywhere(a, b, **given)
-        return on_cpu(a, b, limits=limits, **given)
+        return on_cpu(a, b, large=large, **given)
 
     @TABLE.build(name, unless=_is_decomposed)
     def build(specs: Sequence[Spec], **given: Any) -> Lowering:
-        limits = cpu.Limits.of(specs[0].dtype) if _on_cpu() else None
-        return partial(run, limits=limits, **given)
+        large = limit("jax.strided", specs[0].dtype) if _on_cpu() else None
+        return partial(run, large=large, **given)
 
 
 _register("conv", native.conv, cpu.conv, kernel(*_GIVEN))

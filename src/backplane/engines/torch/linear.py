@@ -112,11 +112,8 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
     """`torch.addmm`, where the product alone is not oneDNN's."""
     biased: Lowering = _addmm
     large = _large(specs, transpose_y)
-    many = kernels.limit("torch.biases", specs[0].dtype)
     if large is not None:
         biased = _sum_by_size(large)
-    elif specs[2].ndim == 1 and _most_elements(specs, transpose_x, transpose_y) >= many:
-        biased = _vector_after(many)
     return _transposing(biased, transpose_x, transpose_y)
 
 
@@ -139,24 +136,8 @@ def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Low
     return _asking(lowering, product)
 
 
-def _most_elements(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> int:
-    """The largest number of elements of a product, unknown sizes taken as 4096."""
-    shape = specs[0].shape[transpose_x], specs[1].shape[not transpose_y]
-    return math.prod(4096 if n is None else n for n in shape)
-
-
 def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
     return torch.addmm(c, x, y) if out is None else torch.addmm(c, x, y, out=out)
-
-
-def _vector_after(many: float) -> Lowering:
-    """A product and a vector, added afterwards to `many` elements: `addmm` would fill first."""
-
-    def biased(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
-        large = len(x) * len(c) >= many and not torch.is_grad_enabled()
-        return torch.mm(x, y, out=out).add_(c) if large else _addmm(x, y, c, out)
-
-    return _asking(biased)
 
 
 def _sum_by_size(large: float) -> Lowering:

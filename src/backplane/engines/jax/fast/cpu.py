@@ -24,7 +24,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -36,35 +36,21 @@ from backplane.core.windows import Padding, Placement, Sliding
 from backplane.engines.jax import native
 from backplane.engines.jax.fast import depthwise
 from backplane.engines.jax.windows import pad_spatial
-from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Shape, Value
 
 
-class Limits(NamedTuple):
-    """The limits of `jax.points`, `jax.small_images` and `jax.strided`, in elements of the kernel:
-    from so many on, a product of matrices is the faster form.
+def _is_point(kernel: Ints) -> bool:
+    """Whether the kernel has one element for each pair of channels. The product takes 0.74 to 1.04
+    of the time of XLA's convolution.
     """
+    return math.prod(kernel[:-2]) == 1
 
-    points: float
-    small_images: float
-    strided: float
 
-    @classmethod
-    def of(cls, dtype: str) -> Limits:
-        """The limits in force."""
-        return cls(*[limit(f"jax.{name}", dtype) for name in cls._fields])
-
-    def point(self, kernel: Ints) -> bool:
-        """Whether a product serves because the kernel has one element for each pair of channels."""
-        return math.prod(kernel[:-2]) == 1 and math.prod(kernel) >= self.points
-
-    def larger(self, kernel: Ints, *images: Ints) -> bool:
-        """Whether a product serves because the kernel is larger than one of the images that it
-        slides over. These are x, and in gradients `g` too.
-        """
-        sizes = kernel[:-2]
-        larger = any(k > n for image in images for k, n in zip(sizes, image[1:-1], strict=True))
-        return larger and math.prod(kernel) >= self.small_images
+def _is_larger(kernel: Ints, *images: Ints) -> bool:
+    """Whether the kernel is larger than one of the images that it slides over. These are x, and in
+    gradients `g` too. The product takes 1.05 to 0.09 of the time of XLA's convolution.
+    """
+    return any(k > n for image in images for k, n in zip(kernel[:-2], image[1:-1], strict=True))
 
 
 def is_decomposed(
@@ -77,27 +63,29 @@ def is_decomposed(
     return len(sizes) == 3 or channels == groups == 1
 
 
-def conv(x: Value, kernel: Value, *, groups: int, limits: Limits, **window: Any) -> Value:
+def conv(x: Value, kernel: Value, *, groups: int, large: float, **window: Any) -> Value:
     """Cross-correlation."""
     if _single(kernel.shape, groups):
         return depthwise.conv(x, kernel, groups=groups, **window)
     if groups > 1:
-        return _each_group(partial(conv, groups=1, limits=limits, **window), x, kernel, groups)
-    if limits.point(kernel.shape) or limits.larger(kernel.shape, x.shape):
+        return _each_group(partial(conv, groups=1, large=large, **window), x, kernel, groups)
+    if _is_point(kernel.shape) or _is_larger(kernel.shape, x.shape):
         return _product(x, kernel, **window)
     return native.conv(x, kernel, groups=1, **window)
 
 
 def input_grad(
-    g: Value, kernel: Value, *, shape: Ints, groups: int, limits: Limits, **window: Any
+    g: Value, kernel: Value, *, shape: Ints, groups: int, large: float, **window: Any
 ) -> Value:
-    """A convolution of `g` with the kernel turned around."""
+    """A convolution of `g` with the kernel turned around. With strides, a product of matrices is
+    the faster form from `large` elements of the kernel on.
+    """
     if _single(kernel.shape, groups):
         return depthwise.input_grad(g, kernel, shape=shape, groups=groups, **window)
     if groups == 1:
-        strided = max(window["strides"]) > 1 and kernel.size >= limits.strided
-        larger = limits.larger(kernel.shape, shape, g.shape)
-        if strided or larger or limits.point(kernel.shape):
+        strided = max(window["strides"]) > 1 and kernel.size >= large
+        larger = _is_larger(kernel.shape, shape, g.shape)
+        if strided or larger or _is_point(kernel.shape):
             return _transposed(lambda x: _product(x, kernel, **window), shape, g)
         return _input_grad(g, kernel, shape=shape, **window)
     shape = (*shape[:-1], shape[-1] // groups)
@@ -105,15 +93,15 @@ def input_grad(
 
 
 def kernel_grad(
-    x: Value, g: Value, *, kernel_shape: Ints, groups: int, limits: Limits, **window: Any
+    x: Value, g: Value, *, kernel_shape: Ints, groups: int, large: float, **window: Any
 ) -> Value:
     """A convolution of `x` with `g`, the batch taking the place of the channels."""
     if _single(kernel_shape, groups):
         return depthwise.kernel_grad(x, g, kernel_shape=kernel_shape, groups=groups, **window)
     if groups == 1:
         strided = max(window["strides"]) > 1
-        larger = limits.larger(kernel_shape, x.shape, g.shape)
-        if larger or (strided and limits.point(kernel_shape)):
+        larger = _is_larger(kernel_shape, x.shape, g.shape)
+        if larger or (strided and _is_point(kernel_shape)):
             return _transposed(lambda kernel: _product(x, kernel, **window), kernel_shape, g)
         return _kernel_grad(x, g, kernel_shape=kernel_shape, **window)
     shape = (*kernel_shape[:-1], kernel_shape[-1] // groups)
