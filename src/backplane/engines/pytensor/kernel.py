@@ -32,7 +32,7 @@ from backplane.engines.base import Engine
 from backplane.engines.factorizations import gradient_graph
 from backplane.engines.pytensor.fast.updates import loop
 from backplane.engines.pytensor.library import type_of
-from backplane.engines.table import Axes, Entry, Lowering, Table, Value
+from backplane.engines.table import Axes, Lowering, Table, Value
 
 KERNELS = Table.joined(
     convolution.TABLE,
@@ -52,7 +52,10 @@ KERNELS = Table.joined(
         )
         for name in names
     },
-    {name: Entry(partial(entry.function, loop=loop)) for name, entry in updates.TABLE.items()},
+    {
+        name: entry._replace(function=partial(entry.function, loop=loop))
+        for name, entry in updates.TABLE.items()
+    },
 )
 """Of the array lowerings, those that PyTensor needs. Loops and branches come from the engine
 `numpy`, which computes what they hold."""
