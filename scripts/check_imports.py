@@ -73,6 +73,7 @@ PARTS = {
     "engines.base": "protocol",
     "engines.layouts": "protocol",
     "engines.factorizations": "protocol",
+    "engines.fast": "protocol",
     "engines.formulas": "protocol",
     "engines.kernel_table": "protocol",
     "engines.kernels": "protocol",

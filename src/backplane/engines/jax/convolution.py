@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from backplane.core.spec import Spec
+from backplane.engines.fast import applies
 from backplane.engines.jax import native
 from backplane.engines.jax.fast import cpu
 from backplane.engines.jax.kernel import kernel, sized
@@ -23,7 +24,7 @@ Decorator = Callable[[Lowering], Lowering]
 
 
 def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+    return jax.default_backend() == "cpu" and applies("jax.cpu")
 
 
 def _is_decomposed(specs: Sequence[Spec], **given: Any) -> bool:

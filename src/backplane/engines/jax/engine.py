@@ -16,6 +16,7 @@ from backplane.core.atomic import deferred_signals
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, natives
+from backplane.engines.fast import applies
 from backplane.engines.jax import as_pytrees, control, memory, unknown
 from backplane.engines.jax.fast import cpu, ynnpack
 from backplane.engines.programs import Function, Program, writing
@@ -301,7 +302,9 @@ def _predicts(program: Program) -> bool:
 
 def _options(program: Program, library: bool) -> dict[str, str] | None:
     """Options for the compiler; see `cpu.convolution_options`."""
-    return cpu.convolution_options(_trains(program), library) if _convolves(program) else None
+    if not (_convolves(program) and applies("jax.cpu")):
+        return None
+    return cpu.convolution_options(_trains(program), library)
 
 
 def _is_wide(program: Program) -> bool:

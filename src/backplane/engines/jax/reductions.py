@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.shapes import broadcast_axes
+from backplane.engines.fast import applies
 from backplane.engines.jax.fast import sorting
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Axes, Lowering, Table, Value
@@ -113,7 +114,7 @@ def _softmax(x: Value, *, axis: int) -> Value:
 @kernel()
 def _sort(x: Value) -> list[Value]:
     """`lax.sort` of the elements together with their positions, or of both in one integer."""
-    if x.dtype.itemsize <= 4 and jax.default_backend() == "cpu":
+    if x.dtype.itemsize <= 4 and jax.default_backend() == "cpu" and applies("jax.sorting"):
         _, positions = sorting.in_order(sorting.as_integers(x))
         return [jnp.take_along_axis(x, positions, -1, mode="promise_in_bounds"), positions]
     positions = lax.broadcasted_iota("int32", x.shape, x.ndim - 1)

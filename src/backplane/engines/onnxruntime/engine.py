@@ -22,6 +22,7 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import Engine, natives
+from backplane.engines.fast import applies
 from backplane.engines.onnxruntime import control, groups
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
@@ -257,7 +258,8 @@ def _frozen(program: Program, engine: OnnxRuntime, arrays: Mapping[int, np.ndarr
     scope, inputs, outputs, _ = _built(program, "Scan", kept)
     if not outputs or scope.printed or calls.has_calls(scope):
         return None
-    fold(scope, list(outputs))
+    if applies("onnxruntime.folding"):
+        fold(scope, list(outputs))
     made = model(scope, inputs, outputs, "program", kept)
     if not _pays(made):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from backplane.engines.arrays.random import TABLE as PORTABLE
+from backplane.engines.fast import applies
 from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
@@ -70,7 +71,7 @@ def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
     take as long. Accelerators compute the words themselves.
     """
     device = default_device() if key.is_cpu else key.device
-    if device.type != "cpu":
+    if device.type != "cpu" and applies("torch.threefry"):
         return threefry.bits(key, host_shape(shape, dims), device)
-    words = PORTABLE["random_bits"].function(key.numpy(), *dims, shape=shape)
-    return torch.from_numpy(words)
+    words = PORTABLE["random_bits"].function(key.cpu().numpy(), *dims, shape=shape)
+    return torch.from_numpy(words).to(device)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.engines.fast import applies
 from backplane.engines.programs import Blocks
 from backplane.engines.table import Value
 
@@ -43,7 +44,8 @@ class Buffers:
             if references == _ALONE:
                 return array
         array = np.empty(shape, dtype)
-        if self.smallest <= array.nbytes and (self.most is None or array.nbytes <= self.most):
+        fits = self.smallest <= array.nbytes and (self.most is None or array.nbytes <= self.most)
+        if fits and applies("arrays.buffers"):
             self._keep(key, array)
         return array
 

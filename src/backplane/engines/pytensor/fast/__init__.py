@@ -1,10 +1,15 @@
-"""What serves only speed on PyTensor. The option `compile=True`, or a mode that PyTensor's flags
-choose, does without the first two.
+"""What serves only speed on PyTensor."""
 
-- `linker`: a graph as straight-line Python, instead of PyTensor's compilation, which takes a second
-  to minutes.
-- `calls`: PyTensor's operations as functions on arrays. Their `perform` methods take several times
-  as long for small arrays.
-- `updates`: a step of an optimizer as one loop of Numba: 1/3.5 of the time of NumPy's calls for
-  Adam, which serve in the first step and without the pass `optimizer_steps`.
-"""
+from backplane.engines.fast import Piece
+
+PIECES = (
+    Piece("pytensor.linker", "run a graph as straight-line Python",
+          "no compilation, which takes a second to minutes",
+          "unless PyTensor's flags choose a mode", "option compile=True"),
+    Piece("pytensor.calls", "call the operations of PyTensor as functions on arrays",
+          "their `perform` methods take several times as long on small arrays",
+          "programs of `linker`", "option compile=True"),
+    Piece("pytensor.updates", "compute the step of an optimizer by one loop of Numba",
+          "Adam takes 1/3.5 of the time of the calls of NumPy",
+          "from the second step on, from the limit of the choice on", "choice theano.updates"),
+)  # fmt: skip

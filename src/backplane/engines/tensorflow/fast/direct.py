@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.engines.fast import applies
 from backplane.engines.programs import Function, Line
 from backplane.engines.table import Value
 from backplane.engines.tensorflow.library import tf
@@ -97,8 +98,10 @@ def call(function: Any, traced: Function, retry: str, careful: bool = False) -> 
     After an error whose message contains `retry` it runs the Python function that was `traced`. If
     it is `careful`, TensorFlow does not rewrite the arithmetic.
     """
-    if context is None:
-        return traced if careful else function
+    # Calls that TensorFlow makes by itself take its own configuration.
+    elsewhere = traced if careful else function
+    if context is None or not applies("tensorflow.direct"):
+        return _retrying(elsewhere, traced, retry)
     current = context.context()
     name = function.name.decode()
     count = len(function.outputs)
@@ -106,8 +109,6 @@ def call(function: Any, traced: Function, retry: str, careful: bool = False) -> 
     options = current.function_call_options.as_attrs()
     if careful:
         options["config_proto"] = _without_arithmetic(options["config_proto"])
-    # Calls that TensorFlow makes by itself take its own configuration.
-    elsewhere = traced if careful else function
     attributes = tuple(item for pair in options.items() for item in pair)
 
     def run(*inputs: Value) -> tuple[Value, ...]:
@@ -121,6 +122,18 @@ def call(function: Any, traced: Function, retry: str, careful: bool = False) -> 
             return traced(*inputs)
 
     run.function = function  # type: ignore[attr-defined]  # TensorFlow would forget it
+    return run
+
+
+def _retrying(function: Function, traced: Function, retry: str) -> Function:
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        try:
+            return function(*inputs)
+        except tf.errors.InvalidArgumentError as error:
+            if retry not in error.message:
+                raise
+            return traced(*inputs)
+
     return run
 
 

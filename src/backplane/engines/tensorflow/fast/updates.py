@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
+from backplane.engines.fast import applies
 from backplane.engines.kernels import limit
 from backplane.engines.programs import Function, Program, writing
 from backplane.engines.table import Value
@@ -46,6 +47,8 @@ Places = Mapping[int, int]
 
 def in_place(program: Program) -> Places:
     """The variables that a program keeps in place."""
+    if not applies("tensorflow.updates"):
+        return {}
     pairs = sorted(program.state.items(), key=lambda pair: pair[1])
     same = [(i, o) for i, o in pairs if program.inputs[i] == program.outputs[o]]
     return {i: o for i, o in same if _is_large(program.inputs[i])}

@@ -1,15 +1,23 @@
-"""What serves only speed on PyTorch. Without it, results are the same but for rounding.
+"""What serves only speed on PyTorch."""
 
-- `attention`: scores block by block, none of which are kept, in predictions with 128 keys or more.
-  Alone it takes 0.26 to 1.02 of single operations, the less the more scores there are; with 64 keys
-  0.9 to 1.2. A GPT of 128 steps takes 0.91 of the time for a prediction, of 256 steps 0.84.
-- `blocks`: the functions that chains in blocks call, on the processor. Without the pass `tiling`,
-  no program asks for them.
-- `phases`: transposed convolution without strides, where these divide the kernel's sizes: 0.25 ms
-  for 0.9 (16 images of 32 × 32 × 3).
-- `products`: convolution as a product of matrices, where a large kernel slides over few places:
-  2.1 ms for 26 (3 × 3 over 2 × 2 and 512 channels).
-- `threefry`: portable random words by one kernel, on an accelerator.
-- `updates`: steps of optimizers by the kernels of `torch.optim`, in place. Without the pass
-  `optimizer_steps`, no program asks for them.
-"""
+from backplane.engines.fast import Piece
+
+PIECES = (
+    Piece("torch.attention", "compute the scores of attention block by block, and keep none",
+          "0.26 to 1.02 of single operations; predictions of GPTs of 256 steps 0.84",
+          "the processor, predictions in float32, 128 keys or more", "pass join_groups"),
+    Piece("torch.blocks", "compute chains of operations block by block",
+          "half of the time for four million elements", "the processor", "pass tiling"),
+    Piece("torch.phases", "convolve once for each phase instead of transposed with strides",
+          "0.25 ms instead of 0.9 (16 images of 32 × 32 × 3)",
+          "strides that divide the sizes of the kernel, few channels", "choice torch.phases"),
+    Piece("torch.products", "convolve as a product of matrices",
+          "2.1 ms instead of 26 (3 × 3 over 2 × 2, 512 channels)",
+          "the processor, large kernels over few places", "choice torch.windows"),
+    Piece("torch.threefry", "compute portable random words by one kernel",
+          "one pass over memory instead of 180", "accelerators"),
+    Piece("torch.updates",
+          "compute the steps of optimizers by the kernels of `torch.optim`, in place",
+          "RMSprop, Adagrad and others on 1.5 million weights take 0.1 to 0.5 of the time",
+          "no accelerator needed; not with the option `compile=True`", "pass optimizer_steps"),
+)  # fmt: skip
