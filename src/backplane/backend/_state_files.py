@@ -19,6 +19,7 @@ import numpy as np
 from backplane.backend._args import as_dtype
 from backplane.core.variable import Block
 from backplane.engines.base import Engine
+from backplane.engines.roles.processes import texts
 from backplane.project import install_command
 
 # Modules that only files need are imported where they are used: `import` need not wait for them.
@@ -48,7 +49,7 @@ OURS = re.compile(r"\.?[0-9a-f]{16}-\d+\.safetensors.*")
 
 def told(engine: Engine, thing: object) -> list[Any]:
     """The messages of each process to the others: lists, dicts, texts and numbers."""
-    return [json.loads(text) for text in engine.texts(json.dumps(thing))]
+    return [json.loads(text) for text in texts(engine, json.dumps(thing))]
 
 
 def library(what: str) -> Any:

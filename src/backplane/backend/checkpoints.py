@@ -23,6 +23,7 @@ from backplane.core.spec import Spec
 from backplane.core.tracebacks import boundary
 from backplane.core.variable import Variable, contents, hold
 from backplane.engines.base import Engine
+from backplane.engines.roles.processes import agree, texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,14 +86,14 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     named = _by_name(variables, "K.save_state")
     _state_files.library("K.save_state")
     engine = _sharing(named.values())
-    engine.agree("K.save_state: the list of names", "\n".join(named))
+    agree(engine, "K.save_state: the list of names", "\n".join(named))
     found, random = contents(list(named.values()), engine, present_state)
     values = dict(zip(named, found, strict=True))
     split = {name: v for name, v in values.items() if isinstance(v, list)}
     whole = {n: np.asarray(v, order="C") for n, v in values.items() if not isinstance(v, list)}
     file, token, parts = as_path(path, "K.save_state: path"), "", {}
     if split:
-        token = engine.texts(os.urandom(8).hex())[0]
+        token = texts(engine, os.urandom(8).hex())[0]
         own = _state_files.parts_folder(file) / f"{token}-{engine.process}.safetensors"
         try:
             written = _in_all(engine, lambda: _state_files.write_parts(own, split), "K.save_state")
@@ -247,7 +248,7 @@ def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
         result = attempt()
     except (OSError, ValueError) as error:
         failed = error
-    told = engine.texts(f"{type(failed).__name__}: {failed}" if failed else "")
+    told = texts(engine, f"{type(failed).__name__}: {failed}" if failed else "")
     if failed is not None:
         raise failed
     for process, text in enumerate(told):

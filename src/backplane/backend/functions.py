@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from backplane import engines
 from backplane.backend._adapters import adaptable
@@ -226,31 +226,16 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
     return _node(engine, _Called(engine, fn, args, dict(kwargs)), operands)
 
 
-class _Rebuilt(NamedTuple):
-    """A value of a library's own graph as a function of what it was computed from."""
-
-    engine: Engine
-    value: Any
-    sources: tuple[Any, ...]
-
-    def __call__(self, *values: Any) -> list[Any]:
-        replace = dict(zip(self.sources, values, strict=True))
-        return [self.engine.rebuilt(self.value, replace)]
-
-
 def lifted(value: Any) -> Any:
     """A value of an engine's own symbolic graph that was computed from tensors of ours as a tensor;
     all other values as they are.
     """
     engine = engines.engine_of(value)
-    if engine is None or not engine.is_symbolic(value):
+    found = None if engine is None else engine.origin(value)
+    if engine is None or found is None or context.current().bound is not None:
         return value
-    sources = engine.sources(value)
-    if not sources or context.current().bound is not None:
-        return value
-    rebuilt: Any = _Rebuilt(engine, value, tuple(sources))
-    function = Native(engine, rebuilt, f"the variable {value}")
-    return native_(*sources.values(), function=function)[0]
+    tensors, function = found
+    return native_(*tensors, function=Native(engine, function, f"the variable {value}"))[0]
 
 
 HOOKS["lifted"] = lifted

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 
 from backplane.core.graph import Constant, Graph, Tensor, constant
 from backplane.core.shapes import product
 from backplane.engines import get
-from backplane.engines.table import Entry
 
 FOLD_LIMIT = 64
 """Largest number of elements of a constant computed at compile time."""
@@ -23,29 +19,17 @@ def fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Constant | None:
         return None
     if op.multiple or op.effect or op.varies or not node.spec.is_static:
         return None
+    entry = get("numpy").table.get(op.name)
     small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
-    engine = get("numpy")
-    if (
-        not small
-        or op.name not in engine.table
-        or any(isinstance(v, Graph) for v in node.params.values())
-    ):
+    if not small or entry is None or any(isinstance(v, Graph) for v in node.params.values()):
         return None
     if "bfloat16" in (node.spec.dtype, *[t.spec.dtype for t in inputs]):
         return None  # NumPy does not compute with it.
     values = [t.value for t in inputs]  # type: ignore[attr-defined]
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
         return None
-    entry = engine.table[op.name]
+    specs = [t.spec for t in inputs]
+    compute = entry.function(specs, **node.params) if entry.builds else entry.function
     with np.errstate(all="ignore"):
-        result = _call_entry(entry, [t.spec for t in inputs], node.params)(*values)
+        result = compute(*values, **({} if entry.builds else node.params))
     return constant(np.asarray(result), node.spec.dtype)
-
-
-def _call_entry(entry: Entry, specs: Sequence[Any], params: Any) -> Callable[..., Any]:
-    """The lowering of a table entry as a function of the operands alone."""
-    if entry.builds:
-        return entry.function(specs, **params)
-    if params:
-        return lambda *values: entry.function(*values, **params)
-    return entry.function

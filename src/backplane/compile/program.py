@@ -35,6 +35,7 @@ from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.engines.programs import Program, Steps
+from backplane.engines.roles.processes import agree
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -241,7 +242,7 @@ def _compile(
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
     if engine.mesh is not None:
-        engine.agree("the program of a function", emitted.source)
+        agree(engine, "the program of a function", emitted.source)
     program = Program(
         emitted.function,
         [t.spec for t in inputs],

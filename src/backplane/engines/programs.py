@@ -42,7 +42,7 @@ class Program(NamedTuple):
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
     values_from_host: bool = False
-    """Whether it makes values of what the host computes, by `Engine.from_host`."""
+    """Whether it makes values of what the host computes, by `Engine.constant`."""
     tables: frozenset[int] = frozenset()
     """The inputs of which only rows are read: by lookups along the first axis. The new values of
     those that are replaced are made by `rows_add`, whose results nobody else reads."""

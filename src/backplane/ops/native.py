@@ -57,7 +57,7 @@ class Pullback(NamedTuple):
 def _backward(g: Cotangents, y: list[Tensor], *operands: Tensor, function: Native) -> Cotangents:
     if function.gradient is not None:
         return _by_rule(g, y, operands, function)
-    if not function.engine.differentiates:
+    if function.engine.calls_numpy:
         raise ValueError(
             f"K.gradients: {function.name} is a function of {function.engine.name}, which has no "
             "gradients of its own: give K.native its `gradient`"

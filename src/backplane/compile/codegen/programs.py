@@ -48,7 +48,7 @@ class Emitted(NamedTuple):
     sizes_from_values: bool
     """Whether the size of a tensor is taken from the value of another, not from its size."""
     values_from_host: bool
-    """Whether it makes values of what the host computes (`Engine.from_host`)."""
+    """Whether it makes values of what the host computes (`Engine.constant`)."""
 
 
 class Emitter:
@@ -133,7 +133,7 @@ class Emitter:
 
     def _from_host(self, dtype: str) -> str:
         if dtype not in self.converters:
-            self.converters[dtype] = partial(self.engine.from_host, dtype=dtype)
+            self.converters[dtype] = partial(self.engine.constant, dtype=dtype)
         return self.source.bind(self.converters[dtype], f"from_host_{dtype}")
 
     def _constant(self, t: Constant) -> str:

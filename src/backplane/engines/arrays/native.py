@@ -18,7 +18,6 @@ class TakesFunctions(Engine):
     """An engine that calls functions of arrays in Python."""
 
     stand_in_sizes = SIZES
-    differentiates = False
     calls_numpy = True
 
     def stand_in(self, spec: Spec) -> Value:

@@ -118,9 +118,9 @@ class JaxEngine(Engine):
         small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
         return np.array if small else _fetched
 
-    def constant(self, array: np.ndarray) -> Value:
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
         """The array itself: XLA folds it into the program."""
-        return array
+        return np.asarray(value, dtype)
 
     def feed(self, array: np.ndarray) -> Value:
         """The array itself: a compiled program takes it faster than anything made of it."""

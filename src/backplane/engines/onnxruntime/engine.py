@@ -105,9 +105,9 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     copied = Engine.copied
     """Sessions copy what they return."""
 
-    def constant(self, array: np.ndarray) -> Value:
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
         """A literal of the model."""
-        return literal(array)
+        return literal(np.asarray(value, dtype))
 
     # The first step of an optimizer copies the initial values, which may be constants of a session.
     adopted = Engine.adopted

@@ -13,7 +13,6 @@ from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.source import marked
@@ -77,9 +76,9 @@ class PyTensorEngine(ArrayEngine):
         """A copy of an array; the value of a variable that depends on no inputs."""
         return np.array(value.eval() if isinstance(value, Variable) else value)
 
-    def constant(self, array: np.ndarray) -> Value:
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
         """A constant of PyTensor, of the array's dtype."""
-        return pt.constant(array)
+        return pt.constant(np.asarray(value, dtype))
 
     # --- functions of PyTensor -------------------------------------------------------------------
 
@@ -101,17 +100,13 @@ class PyTensorEngine(ArrayEngine):
 
     copied = staticmethod(pt.tensor_copy)
     pullback = staticmethod(native.pullback)
-    sources = staticmethod(native.sources)
+    origin = staticmethod(native.origin)
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on variables that know as much of their shapes as the graph does."""
         return knowing_shapes(function, specs, results, with_shape)
-
-    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
-        """A copy of the graph."""
-        return clone_replace(value, dict(replace))
 
     # --- programs ---------------------------------------------------------------------------------
 

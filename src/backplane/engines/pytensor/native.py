@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pytensor
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor import _as_tensor_variable
@@ -53,7 +54,21 @@ def _variable(x: Tensor, name: str | None = None, ndim: int | None = None, **_: 
     return x.__dict__["variable"]
 
 
-def sources(value: Value) -> Mapping[Value, Tensor]:
-    """The tensors behind the inputs of a variable's graph."""
+class _Rebuilt(NamedTuple):
+    """A variable as a function of those that stand for tensors in its graph."""
+
+    value: Value
+    inputs: tuple[Value, ...]
+
+    def __call__(self, *values: Value) -> tuple[Value, ...]:
+        return (clone_replace(self.value, dict(zip(self.inputs, values, strict=True))),)
+
+
+def origin(value: Value) -> tuple[Sequence[Tensor], Function] | None:
+    """The tensors behind the inputs of a variable's graph, and the graph as a function."""
+    if not isinstance(value, Variable):
+        return None
     tagged = [(x, getattr(x.tag, "tensor", None)) for x in graph_inputs([value])]
-    return {x: t for x, t in tagged if t is not None}
+    found = {x: t for x, t in tagged if t is not None}
+    rebuilt: Any = _Rebuilt(value, tuple(found))
+    return (list(found.values()), rebuilt) if found else None

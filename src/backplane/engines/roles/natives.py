@@ -20,10 +20,8 @@ class Natives(Programs):
 
     stand_in_sizes: ClassVar[Ints] = SIZES
     """Stand-ins for unknown sizes. Empty if sizes may stay unknown."""
-    differentiates: ClassVar[bool] = True
-    """Whether there is a `pullback`."""
     calls_numpy: ClassVar[bool] = False
-    """Whether the functions are those of NumPy arrays."""
+    """Whether the functions are those of NumPy arrays, for which there is no `pullback`."""
 
     def stand_in(self, spec: Spec) -> Value:
         """A value of that spec, without a content of its own, while `abstract` runs."""

@@ -27,29 +27,6 @@ class Processes(Values):
         """One row from each process of the mesh. It returns when all have called it."""
         return array[None]
 
-    def texts(self, text: str) -> list[str]:
-        """The text that each process which shares the mesh gives."""
-        content = np.frombuffer(text.encode(), np.uint8)
-        sizes = self.everyone(np.array([content.size], np.int32))
-        padded = np.zeros(max(1, sizes.max()), np.uint8)
-        padded[: content.size] = content
-        rows = zip(self.everyone(padded), sizes, strict=True)
-        return [row[: size.item()].tobytes().decode() for row, size in rows]
-
-    def agree(self, what: str, text: str) -> None:
-        """Check that all processes that share the mesh have come here with the same text. Else each
-        gets a ValueError.
-        """
-        from hashlib import sha256  # Here: most programs run in one process.
-
-        rows = self.everyone(np.frombuffer(sha256(text.encode()).digest(), np.uint32))
-        others = [i for i, row in enumerate(rows) if (row != rows[self.process]).any()]
-        if others:
-            raise ValueError(
-                f"{what} differs between process {self.process} and process "
-                f"{', '.join(map(str, others))}: all processes of a mesh run the same program"
-            )
-
     def parts(self, value: Value) -> list[Block] | None:
         """The parts of a value that this process saves, each once; None for the whole value."""
         return None
@@ -63,3 +40,30 @@ class Processes(Values):
         what is None is told by a launcher. ValueError if the library computes in one process.
         """
         raise ValueError(f"the engine {self.name!r} computes in one process")
+
+
+def texts(engine: Processes, text: str) -> list[str]:
+    """The text that each process which shares the mesh of an engine gives."""
+    content = np.frombuffer(text.encode(), np.uint8)
+    sizes = engine.everyone(np.array([content.size], np.int32))
+    padded = np.zeros(max(1, sizes.max()), np.uint8)
+    padded[: content.size] = content
+    rows = zip(engine.everyone(padded), sizes, strict=True)
+    return [row[: size.item()].tobytes().decode() for row, size in rows]
+
+
+def agree(engine: Processes, what: str, text: str) -> None:
+    """Check that all processes that share the mesh of an engine have come here with the same text.
+
+    Raises:
+        ValueError: in all of them, if they have not.
+    """
+    from hashlib import sha256  # Here: most programs run in one process.
+
+    rows = engine.everyone(np.frombuffer(sha256(text.encode()).digest(), np.uint32))
+    others = [i for i, row in enumerate(rows) if (row != rows[engine.process]).any()]
+    if others:
+        raise ValueError(
+            f"{what} differs between process {engine.process} and process "
+            f"{', '.join(map(str, others))}: all processes of a mesh run the same program"
+        )

@@ -54,13 +54,11 @@ class Programs(Values):
     programs run. An emitted program does that in its own text, because one more function around a
     small program would slow it down."""
 
-    def constant(self, array: np.ndarray) -> Value:
-        """The value of a constant inside a program. By default `from_numpy` makes it."""
-        return self.from_numpy(array)
-
-    def from_host(self, value: Any, dtype: str) -> Value:
-        """A result of host computations, an int or a small array, as a value inside a program."""
-        return self.constant(np.asarray(value, dtype))
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
+        """The value of a constant inside a program, an array; or, with a dtype, that of a result of
+        host computations with sizes, an int or a small array. By default `from_numpy` makes it.
+        """
+        return self.from_numpy(np.asarray(value, dtype))
 
     def key(self, source: KeySource) -> Value:
         """The next key of a source; in a trace, a key that is drawn anew at each run."""

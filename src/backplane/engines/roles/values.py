@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
+from backplane.engines.programs import Function
 from backplane.engines.table import NOTHING, Value
 
 
@@ -102,13 +103,11 @@ class Traced(Values):
         """
         return None
 
-    def sources(self, value: Value) -> Mapping[Value, Tensor]:
-        """The tensors of ours that a symbolic value was computed from, by their stand-ins."""
-        return NOTHING
-
-    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
-        """The value, computed again from others."""
-        raise NotImplementedError
+    def origin(self, value: Value) -> tuple[Sequence[Tensor], Function] | None:
+        """The tensors of ours from which a symbolic value was computed, and the function that
+        computes it from their values. Equal values have equal functions. None for all others.
+        """
+        return None
 
     def is_variable(self, value: Value) -> bool:
         """Whether `value` is a variable of the library, which `assign` can change."""

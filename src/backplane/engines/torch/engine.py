@@ -111,13 +111,15 @@ class TorchEngine(Engine):
             )
         return torch.zeros(4, dtype=torch.uint32)
 
-    def from_host(self, value: Any, dtype: str) -> Value:
-        """A tensor of the number, without NumPy. Sizes in a trace are tensors already."""
-        if isinstance(value, torch.Tensor):
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
+        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
+        follows is a tensor already.
+        """
+        if dtype is not None and isinstance(value, torch.Tensor):
             return value.to(TORCH[dtype])
-        if type(value) is int and dtype not in SIGNED:
+        if dtype is not None and type(value) is int and dtype not in SIGNED:
             return torch.scalar_tensor(value, dtype=TORCH[dtype])
-        return super().from_host(value, dtype)
+        return super().constant(value, dtype)
 
     def feed(self, array: np.ndarray) -> Value:
         """A tensor in the array's memory, where PyTorch can have that."""

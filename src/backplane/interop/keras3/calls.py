@@ -153,7 +153,7 @@ class Slope(Pullback):
 
     def __call__(self, *values: Any) -> list[Any]:
         """The cotangents."""
-        if not self.engine.differentiates:
+        if self.engine.calls_numpy:
             raise NotImplementedError(
                 f"Keras' backend {self.engine.name!r} cannot differentiate: use one of jax, "
                 "tensorflow, torch"

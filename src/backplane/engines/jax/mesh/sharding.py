@@ -22,7 +22,7 @@ from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
 from backplane.engines.jax.mesh.gathers import Gathers
 from backplane.engines.programs import Function
-from backplane.engines.roles.processes import Read
+from backplane.engines.roles.processes import Read, agree
 from backplane.engines.table import Ints, Lowering, Value
 
 
@@ -35,7 +35,7 @@ class MeshEngine(JaxEngine):
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
         self.mesh = mesh
-        self.agree("K.set_mesh: the mesh", str(mesh))
+        agree(self, "K.set_mesh: the mesh", str(mesh))
         self.grid = _grid(mesh)
         self.table.add("shard")(self._shard)
         checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
