@@ -17,7 +17,7 @@ from backplane import engines
 from backplane.compile import passes
 from backplane.compile.program import clear_programs
 from backplane.engines import fast, kernels
-from backplane.engines.arrays.fast import buffers
+from backplane.engines.arrays.fast import buffers, updates
 from backplane.known_engines import ENGINES
 from backplane.ops.sorting import sort
 
@@ -212,6 +212,20 @@ def test_a_piece_is_reached_and_without_it_numbers_are_the_same(name: str) -> No
     for fast_one, plain in zip(*results, strict=True):
         scale = np.abs(plain).max()
         np.testing.assert_allclose(fast_one, plain, rtol=1e-4, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(("size", "taken"), [(16, False), (1 << 17, True)])
+def test_small_variables_are_left_to_chains(
+    size: int, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(updates.LEAST, "gradient_update", 1 << 17)
+    with K.engine("numpy"):
+        p, x = K.variable(np.ones(size)), K.placeholder((size,))
+        g = K.gradients(K.sum(K.exp(p) * x), [p])[0]
+        f = K.function([x], [], updates=[(p, p - 0.5 * g)])
+        f([np.full(size, 2.0)])
+        assert ("gradient_update" in f.source()) is taken
+        np.testing.assert_allclose(K.get_value(p), 1 - np.e, rtol=1e-6)
 
 
 def test_each_module_has_a_row() -> None:

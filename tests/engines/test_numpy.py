@@ -463,20 +463,6 @@ def done(later: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize(("size", "taken"), [(16, False), (1 << 17, True)])
-def test_small_variables_are_left_to_chains(
-    size: int, taken: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(updates.LEAST, "gradient_update", 1 << 17)
-    with K.engine("numpy"):
-        p, x = K.variable(np.ones(size)), K.placeholder((size,))
-        g = K.gradients(K.sum(K.exp(p) * x), [p])[0]
-        f = K.function([x], [], updates=[(p, p - 0.5 * g)])
-        f([np.full(size, 2.0)])
-        assert ("gradient_update" in f.source()) is taken
-        np.testing.assert_allclose(K.get_value(p), 1 - np.e, rtol=1e-6)
-
-
 def test_steps_write_over_their_own_arrays_only() -> None:
     given = [np.ones((300, 300), "float32") for _ in range(4)]
     numbers = [np.float32(x) for x in (0.1, 0.9, 0.99, 1e-3)]
