@@ -319,6 +319,19 @@ def test_rows_that_see_nothing(form: Form, value: float) -> None:
     same(*both(form, given, data))
 
 
+@pytest.mark.parametrize("hides", [-np.inf, -1e38, -2e3])
+def test_rows_that_a_mask_hides(hides: float) -> None:
+    """All values weigh alike there, or the row is NaN."""
+    given = [*operands(), leaf(3, KEYS, dtype="float32")]
+
+    def form(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return K.batch_dot(K.softmax(K.where(K.greater(bias, 0), scores(q, k), hides)), v)
+
+    data = arrays((2, 3, WIDTH), (2, KEYS, WIDTH), (2, KEYS, WIDTH), (3, KEYS))
+    data[3][1] = -1
+    same(*both(form, given, data))
+
+
 def test_what_a_mask_hides_does_not_matter() -> None:
     """Hidden scores may be infinite or NaN."""
     given = [*operands(), leaf(3, KEYS, dtype="float32")]

@@ -48,7 +48,7 @@ def attention(specs: Sequence[Spec], *, scale: float, hidden: float | None) -> L
             fits and (images, ours) == (batch, width) and only_values_count(q, k, v, *bias_mask)
         ):
             return composed(q, k, v, *bias_mask)
-        bias, seen = (bias_mask, None) if hidden is None else _as_bias(*bias_mask)
+        bias, seen = (bias_mask, None) if hidden is None else _as_bias(bias_mask, hidden)
         try:
             wide = [t.expand(*q.shape[:-1], keys) for t in bias]
         except RuntimeError:  # It makes the scores larger, or does not fit.
@@ -66,13 +66,14 @@ def attention(specs: Sequence[Spec], *, scale: float, hidden: float | None) -> L
     return lowering
 
 
-def _as_bias(*bias_mask: Value) -> tuple[list[Value], Value | None]:
+def _as_bias(bias_mask: Sequence[Value], hidden: float) -> tuple[list[Value], Value | None]:
     """What is added to scores: minus infinity where a mask hides them, so that nothing is left of
-    them. If whole rows are hidden, which weigh all values alike, also which rows are not.
+    them. If whole rows are hidden by a finite number, so that they weigh all values alike, also
+    which rows are not.
     """
     *bias, mask = bias_mask
     seen = mask.any(-1, keepdim=True)
-    whole = bool(seen.all())
+    whole = hidden == -math.inf or bool(seen.all())
     mask = mask if whole else mask | ~seen
     return [torch.where(mask, bias[0] if bias else 0.0, -math.inf)], None if whole else seen
 
