@@ -43,6 +43,17 @@ def test_nan_of_a_function_is_not_passed_over(engine, extreme, sign):
         assert np.isnan(found).any()
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [(50, 3), (4, 5, 16), (5, 17), (3, 1)])
+def test_rows_of_few_elements_are_reduced_like_others(engine, shape, keepdims):
+    x = K.placeholder((None,) * len(shape))
+    value = np.random.default_rng(0).choice([-1, 0, 2, np.nan], shape).astype("float32")
+    for name, fed in (("max", value), ("min", value), ("any", value > 0), ("all", value > 0)):
+        reduced = getattr(K, name)(x, axis=-1, keepdims=keepdims)
+        (found,) = K.function([x], [reduced])([fed.astype("float32")])
+        np.testing.assert_array_equal(found, getattr(np, name)(fed, axis=-1, keepdims=keepdims))
+
+
 @pytest.mark.parametrize(
     "function", ["relu", "leaky", "relu6", "maximum", "minimum", "clip", "sqrt"]
 )

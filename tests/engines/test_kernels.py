@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.cli import kernels as measuring
 from backplane.compile.program import clear_programs
+from backplane.core.spec import Spec
 from backplane.engines import kernels
 from backplane.engines.kernel_table import LIMITS
 
@@ -69,6 +71,26 @@ def test_both_forms_give_the_same(choice: str, monkeypatch: pytest.MonkeyPatch) 
     for below, above in zip(*results, strict=True):
         scale = np.abs(below).max()
         np.testing.assert_allclose(above, below, rtol=1e-4, atol=1e-4 * scale)
+
+
+def test_products_with_few_columns_on_a_tape() -> None:
+    torch = pytest.importorskip("torch")
+    linear = importlib.import_module("backplane.engines.torch.linear")
+    x, y = (torch.rand(30, n, requires_grad=True) for n in (40, 5))
+    params = {"transpose_x": True, "transpose_y": False}
+    for added in ([], [torch.rand(5)], [torch.rand(40, 5)]):
+        entry = linear.TABLE["matmul_add" if added else "matmul"]
+        specs = [Spec(tuple(z.shape), "float32") for z in (x, y, *added)]
+        with kernels.forced(torch__narrow=0.0):
+            run = entry.function(specs, **params)
+        found, expected = run(x, y, *added), sum(added, x.T @ y)
+        torch.testing.assert_close(found, expected)
+        slopes = [torch.autograd.grad(z.sin().sum(), [x, y]) for z in (found, expected)]
+        torch.testing.assert_close(*slopes)
+        with torch.no_grad():
+            out = torch.empty(40, 5)
+            assert run(x, y, *added, out=out) is out
+            torch.testing.assert_close(out, expected)
 
 
 def test_the_form_follows_the_limit() -> None:

@@ -206,6 +206,7 @@ def test_masked_and_select_are_where(dtype: str, size: int) -> None:
     x, y = (rng.integers(0, 2, size).astype(dtype) for _ in range(2))
     for result, expected in (
         (masked(mask, x), np.where(mask, x, np.zeros((), dtype))),
+        (masked(mask[:, None], x[:3]), np.where(mask[:, None], x[:3], np.zeros((), dtype))),
         (select(mask, x, y), np.where(mask, x, y)),
         (select(mask, x[0], y), np.where(mask, x[0], y)),
         (select(mask[:, None], x[:3], y[:1]), np.where(mask[:, None], x[:3], y[:1])),

@@ -150,6 +150,10 @@ PRODUCTS = [
     Case(f"{n} × {n} × {n}", n**3, partial(_product, rows=n, inner=n, columns=n))
     for n in (32, 64, 96, 128, 192, 256, 512)
 ]
+NARROW = [
+    Case(f"{r} × {n} × {c}", r * n * c, partial(_product, rows=r, inner=n, columns=c))
+    for r, n, c in ((64, 64, 10), (128, 128, 10), (256, 256, 5), (1024, 64, 8), (512, 512, 10))
+]
 STRIDED = [
     case
     for n, k, c in ((16, 3, 4), (16, 3, 16), (16, 4, 32), (16, 3, 64), (16, 3, 128), (8, 3, 256))
@@ -175,6 +179,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     "torch.windows": SLIDING,
     "torch.phases": PHASES,
     "torch.products": PRODUCTS,
+    "torch.narrow": NARROW,
     "torch.blocks": CHAINS,
     "jax.strided": STRIDED,
     "jax.ynnpack": PREDICTED,
@@ -182,7 +187,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     "theano.updates": UPDATES,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products", "ynnpack")
+ONE_DTYPE = ("loops", "blocks", "products", "narrow", "ynnpack")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 

@@ -103,7 +103,8 @@ class Rows(NamedTuple):
         """A matrix whose entries are in order; `counts` says how many there are in each row."""
         rows = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        return cls(values, columns.astype(np.int32), offsets, rows, np.zeros(width, np.int8))
+        columns = columns.astype(np.int32, copy=False)
+        return cls(values, columns, offsets, rows, np.zeros(width, np.int8))
 
     def transposed(self) -> Rows:
         """The transposed matrix."""

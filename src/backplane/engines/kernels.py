@@ -98,6 +98,10 @@ CHOICES = {
     "torch.products": Choice(
         "multiplications", "MKL's product", "oneDNN's product", "below", least=2**22, tried=True
     ),
+    "torch.narrow": Choice(
+        "multiplications of a product with 2 to 10 columns", "MKL's product",
+        "that of both matrices transposed", "below", least=2**17, tried=True,
+    ),
     "torch.blocks": Choice("elements of an array", "whole arrays", "block by block", "below"),
     "jax.strided": Choice(
         "elements of a kernel that has strides", "gradient by x: " + _XLA, _PRODUCT, "below"

@@ -204,12 +204,12 @@ def masked(mask: Value, x: Value, out: Value | None = None) -> Value:
     """`x` where `mask`, else 0 (also where `x` is NaN or infinite); in `out` if that is given."""
     if x.size < SMALL and out is None:
         return np.where(mask, x, x.dtype.type(0))
-    ones = np.negative(mask.view(np.int8))  # -1, all bits set, where True
     bits = _BITS[x.itemsize]
-    if out is None:
-        return (x.view(bits) & ones).view(x.dtype)
-    np.bitwise_and(x.view(bits), ones, out=out.view(bits))
-    return out
+    whole = out is None and mask.shape == x.shape
+    # -1, all bits set, where True; as wide as the result, it gives its memory to that.
+    ones = np.negative(mask.view(np.int8), dtype=bits if whole else None)
+    memory = ones if whole else None if out is None else out.view(bits)
+    return np.bitwise_and(x.view(bits), ones, out=memory).view(x.dtype)
 
 
 def select(mask: Value, x: Value, y: Value, out: Value | None = None) -> Value:

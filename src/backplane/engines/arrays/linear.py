@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -142,22 +143,30 @@ def _batch_matmul(
 # --- a sparse matrix in compressed rows -----------------------------------------------------------
 
 
-@TABLE.build("rows_matmul")
+@TABLE.build("rows_matmul", unless=lambda specs: specs[0].dtype in HALVES)
 def _rows_matmul(specs: Sequence[Spec]) -> Lowering:
     """SciPy's product, if SciPy is installed."""
-    dtype = specs[0].dtype
-    if dtype in HALVES:
-        return in_single(_rows_matmul, specs)
     return _by_scipy if has_scipy() else _by_lengths
 
 
 def _by_scipy(
     values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
 ) -> Value:
+    matrix = copy.copy(_empty(len(offsets) - 1, len(across)))
+    matrix.data, matrix.indices, matrix.indptr = values, columns, offsets
+    return matrix @ np.ascontiguousarray(y)
+
+
+@functools.lru_cache
+def _empty(height: int, width: int) -> Any:
+    """A matrix without entries. SciPy's checks of one that has them take as long as its product
+    with two columns.
+    """
     from scipy.sparse import csr_array  # Here: importing it takes a fifth of a second.
 
-    shape = len(offsets) - 1, len(across)
-    return csr_array((values, columns, offsets), shape=shape) @ np.ascontiguousarray(y)
+    matrix = csr_array((height, width))
+    matrix.indptr = None  # A number for each row.
+    return matrix
 
 
 GATHERED = 1 << 19

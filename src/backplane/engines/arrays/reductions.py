@@ -113,16 +113,33 @@ def _mean(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
 # --- other reductions ----------------------------------------------------------------------------
 
 
-def _reduction(name: str, ufunc: np.ufunc) -> None:
-    TABLE.build(name)(
-        lambda specs, *, axes, keepdims: partial(ufunc.reduce, axis=axes, keepdims=keepdims)
-    )
+_FEW = 16
+"""Elements of rows that are compared column by column. NumPy takes about as long for rows of 2 as
+for rows of 32: six times as long as this for rows of 8."""
 
 
-_reduction("max", np.maximum)
-_reduction("min", np.minimum)
-_reduction("any", np.logical_or)
-_reduction("all", np.logical_and)
+def _reduced(
+    ufunc: np.ufunc, specs: Sequence[Spec], *, axes: Axes, keepdims: bool, **initial: Any
+) -> Lowering:
+    """The reduction by a function that may take its operands in any order."""
+    reduce = partial(ufunc.reduce, axis=axes, keepdims=keepdims, **initial)
+    last = specs[0].ndim - 1
+    if axes != (last,) or not last:
+        return reduce
+
+    def by_columns(x: Value) -> Value:
+        if not 0 < x.shape[last] <= _FEW:
+            return reduce(x)
+        columns = np.asarray(x.reshape(-1, x.shape[last]), order="F")
+        return ufunc.reduce(columns, axis=1).reshape(x.shape[:last] + (1,) * keepdims)
+
+    return by_columns
+
+
+TABLE.build("max")(partial(_reduced, np.maximum))
+TABLE.build("min")(partial(_reduced, np.minimum))
+TABLE.build("any")(partial(_reduced, np.logical_or))
+TABLE.build("all")(partial(_reduced, np.logical_and))
 
 
 @TABLE.build("prod")
@@ -192,7 +209,7 @@ def _exponential(function: Callable[..., Value], specs: Sequence[Spec], axes: Ax
 
     def build(specs: Sequence[Spec]) -> Lowering:
         lowest = np.dtype(specs[0].dtype).type(-np.inf)
-        largest = partial(np.maximum.reduce, axis=axes, keepdims=True, initial=lowest)
+        largest = _reduced(np.maximum, specs, axes=axes, keepdims=True, initial=lowest)
         total = summed(specs, axes=axes, keepdims=True)
         return on_arrays(partial(function, largest=largest, total=total), specs)
 

@@ -96,6 +96,43 @@ def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
     return large if most >= large and _prefers_onednn() else None
 
 
+NARROW = range(2, 11)
+"""Columns of a matrix for which MKL's product may take several times as long as that of both
+matrices transposed: that depends on the processor."""
+
+
+@functools.cache
+def _turned_is_faster() -> bool:
+    """Whether that is so here. Takes 1 ms, once per process."""
+    with torch.no_grad():
+        x, y = (torch.ones(512, n, dtype=torch.float32, device="cpu") for n in (64, 8))
+        return kernels.is_faster(_turned, torch.mm, (x.t(), y), 8)
+
+
+def _turned(x: Value, y: Value) -> Value:
+    return torch.mm(y.t(), x.t()).t().contiguous()
+
+
+def _by_columns(specs: Sequence[Spec], transpose_y: bool, plain: Lowering) -> Lowering:
+    """`plain`, a product to which something may be added, or the product of both transposed."""
+    if specs[0].dtype != "float32" or specs[0].ndim != 2 or is_recorded():
+        return plain
+    if specs[1].shape[not transpose_y] not in NARROW:
+        return plain
+    if not (kernels.settled("torch.narrow") or _turned_is_faster()):
+        return plain
+    least = kernels.limit("torch.narrow")
+
+    def product(x: Value, y: Value, *added: Value, out: Value | None = None) -> Value:
+        here = x.is_cpu and type(x) is torch.Tensor and not torch.jit.is_tracing()
+        if not here or x.numel() * y.shape[1] < least:
+            return plain(x, y, *added, out=out)
+        found = _turned(x, y) if out is None else out.copy_(torch.mm(y.t(), x.t()).t())
+        return found.add_(*added) if added else found
+
+    return _asking(product, plain)
+
+
 @TABLE.build("matmul", into=True)
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
@@ -103,7 +140,7 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
     large = _large(specs, transpose_y)
     if large is not None:
         product = _by_size(large)
-    product = modular(specs[0], product)
+    product = _by_columns(specs, transpose_y, modular(specs[0], product))
     return _transposing(product, transpose_x, transpose_y)
 
 
@@ -114,6 +151,7 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
     large = _large(specs, transpose_y)
     if large is not None:
         biased = _sum_by_size(large)
+    biased = _by_columns(specs, transpose_y, biased)
     return _transposing(biased, transpose_x, transpose_y)
 
 
