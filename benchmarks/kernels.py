@@ -59,7 +59,8 @@ measured it, because it differs from processor to processor.
 
 Times are the least milliseconds of several calls, on one core, with one thread, on the processor's
 clock. Beside each choice stands what it was measured on. A case whose times differ by less than 5 %
-decides nothing, and no limit is so low that a compiler's work would not be worth it. Results and
+decides nothing, and no limit is so low that a compiler's work would not be worth it. Blocks serve
+only where they gained on processors with large caches, too. Results and
 gradients are reduced to their sums where that takes the same time in both forms.
 """
 

@@ -29,8 +29,10 @@ WRITERS = [name for name in INSTALLED if "blocks" in engines.get(name).capabilit
 
 
 @pytest.fixture(autouse=True, params=WRITERS)
-def writer(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The engines whose programs compute large arrays in blocks."""
+def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The engines whose programs compute large arrays in blocks, here from 370,000 elements on."""
+    for name in WRITERS:
+        monkeypatch.setitem(kernels.FORCED, f"{name}.blocks", 370_000)
     with K.engine(request.param):
         yield request.param
 

@@ -94,7 +94,7 @@ def looped() -> Numbers:
 
 def chained() -> Numbers:
     """A chain of element-wise operations on a large array."""
-    x = K.variable(values(2**20))
+    x = K.variable(values(2**22))
     return K.function([], [K.mean(K.square(K.sigmoid(x) * K.tanh(x) + K.relu(x)))])([])
 
 

@@ -270,7 +270,7 @@ PASSES = (
         None,
         purpose="compute chains of element-wise operations on large arrays block by block",
         gain="`mean(square(sigmoid(x) * tanh(x) + relu(x)))` of 4M float32 takes half of the time"
-        " on NumPy, 0.4 on PyTorch",
+        " on NumPy, 0.4 on PyTorch; where the cache has 32 MB, 0.87 and 1.17",
         when=lambda job: "blocks" in job.engine.capabilities,
     ),
     Pass(
