@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import waiting
+from lean import lean
 
 BUILD = Path(__file__).parents[2] / "build"
 MODULES = {"h5py": "h5py", "scipy": "scipy", "six": "six", "yaml": "pyyaml"}
@@ -93,9 +94,17 @@ def _make(folder: Path, wanted: list[str], modules: dict[str, str]) -> None:
         (packages / f"{name}.py").write_text(text)
 
 
-def run(python: Path, *arguments: object, backend: str, folder: Path, **environment: str) -> str:
+def run(
+    python: Path,
+    *arguments: object,
+    backend: str,
+    folder: Path,
+    needed: tuple[str, ...] = (),
+    **environment: str,
+) -> str:
     """Run a script with a backend; its output, or an AssertionError with what it wrote to stderr.
 
+    Libraries that only some programs of Keras use are not there, but for those `needed`.
     Settings are read from and written to `folder`, never to those of whoever runs the tests.
     """
     env = {
@@ -103,6 +112,6 @@ def run(python: Path, *arguments: object, backend: str, folder: Path, **environm
         "HOME": str(folder),  # Keras 1 knows no KERAS_HOME.
         "PYTHONWARNINGS": "default", **environment,
     }  # fmt: skip
-    done = waiting.run([str(python), *map(str, arguments)], env=env, cwd=folder)
+    done = waiting.run([str(python), *map(str, arguments)], env=lean(env, *needed), cwd=folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

@@ -54,6 +54,9 @@ def strings_are_no_tensors(folder: Path) -> None:
     np.testing.assert_array_equal(np.array(lookup(words)), [[1], [0], [2]])
     hashed = layers.Hashing(num_bins=1)(words)
     np.testing.assert_array_equal(np.array(hashed), np.zeros((3, 1)))
+    assert np.shape(layers.Hashing(3)(words)) == (3, 1)
+    back = layers.StringLookup(vocabulary=["a", "ü"], invert=True)(np.array([[2, 1], [0, 2]]))
+    assert back.tolist() == [["ü", "a"], ["[UNK]", "ü"]]
 
 
 @check

@@ -3,6 +3,7 @@ on the engine of KERAS_BACKEND into FOLDER, runs them by plain ONNX Runtime, and
 difference from `predict` to FILE as JSON.
 """
 
+import gc
 import json
 import sys
 import traceback
@@ -296,4 +297,5 @@ def told(make):
 
 
 if __name__ == "__main__":
+    gc.freeze()  # What has been imported stays: the collector need not look through it.
     Path(sys.argv[1]).write_text(json.dumps({make.__name__: told(make) for make in MODELS}))

@@ -4,6 +4,7 @@ all of them on the engine of KERAS_BACKEND, and writes what they return to FILE 
 FOLDER is for files. It may hold `*.keras` files of the programs in `reference.py`.
 """
 
+import gc
 import json
 import os
 import sys
@@ -516,6 +517,7 @@ PROGRAMS = [
 
 def main(file, only=()):
     warnings.simplefilter("ignore")
+    gc.freeze()  # What has been imported stays: `clear_session` need not look through it.
     found = {}
     for program in PROGRAMS:
         if only and program.__name__ not in only:

@@ -3,6 +3,7 @@ sample of what `python -m benchmarks.keras_applications` measures.
 """
 
 import functools
+import os
 
 import pytest
 
@@ -10,6 +11,7 @@ from backplane import engines
 from benchmarks.keras_applications import verdict
 from benchmarks.keras_architectures import APPLICATIONS, REFERENCE
 from benchmarks.workers import Worker
+from lean import lean
 
 SAMPLE = "MobileNetV3Small"
 ENGINES = ("numpy", "cntk")
@@ -29,7 +31,9 @@ def run(tmp_path_factory):
 
     @functools.cache
     def found(stack):
-        worker = Worker(stack, 0, None, "benchmarks.keras_architectures")
+        backend = stack.removeprefix("keras3-")
+        extra = {"PYTHONPATH": lean({**os.environ, "KERAS_BACKEND": backend})["PYTHONPATH"]}
+        worker = Worker(stack, 0, extra, "benchmarks.keras_architectures")
         try:
             return worker.ask(do="run", group=APPLICATIONS, name=SAMPLE, file=str(file))
         finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import waiting
+from lean import lean
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = [
@@ -30,7 +31,9 @@ SMALL = ["layers/core/dense_test.py", "layers/rnn/gru_test.py", "optimizers/sgd_
 def test_a_sample_of_keras_own_tests(backend, files, tmp_path):
     done = waiting.run(
         [sys.executable, "-m", "tests.keras_suite", backend, *files, "--tb=short"],
-        env={**os.environ, "KERAS_HOME": str(tmp_path)},
+        env=lean({
+            **os.environ, "KERAS_BACKEND": f"backplane.{backend}", "KERAS_HOME": str(tmp_path),
+        }, "jax", "tensorflow"),
         cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

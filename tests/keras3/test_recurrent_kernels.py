@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import waiting
+from lean import lean
 
 PROGRAM = """
 import json
@@ -67,9 +69,7 @@ KERNELS = {
 def test_recurrent_layers_are_found(name: str, library: str, tmp_path: Path) -> None:
     pytest.importorskip(library)
     env = {**os.environ, "KERAS_BACKEND": f"backplane.{name}", "KERAS_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=env, cwd=tmp_path, capture_output=True, text=True
-    )
+    done = waiting.run([sys.executable, "-c", PROGRAM], env=lean(env), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == {**KERNELS[name], "another gate": LOOP}

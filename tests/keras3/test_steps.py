@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import waiting
+from lean import lean
 
 PROGRAM = """
 import backplane.keras3, keras, numpy as np
@@ -87,6 +88,6 @@ def test_a_partial_batch_costs_no_trace_unless_a_layer_reads_its_size(tmp_path: 
 def printed(program: str, home: Path) -> list[str]:
     """The lines that a program prints on NumPy."""
     env = {**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(home)}
-    done = waiting.run([sys.executable, "-c", program], env=env, cwd=home)
+    done = waiting.run([sys.executable, "-c", program], env=lean(env), cwd=home)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

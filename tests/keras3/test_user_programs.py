@@ -22,7 +22,6 @@ ERRORS_OF_ENGINES = {
 }
 
 VALUES = {
-    "strings": [[[2], [0]], True, [["ü", "a"], ["[UNK]", "ü"]]],
     "operators_between_arrays_and_tensors": True,
     "tensors_and_variables": [True] * 3,
 }

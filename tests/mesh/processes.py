@@ -14,6 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from lean import lean
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -37,7 +39,7 @@ class Ended(NamedTuple):
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that finds the tests' modules."""
     paths = os.pathsep.join([str(TESTS), *sys.path])
-    return {**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": paths, **settings}
+    return lean({**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": paths, **settings})
 
 
 _kept: list[socket.socket] = []
