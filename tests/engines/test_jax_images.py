@@ -49,8 +49,8 @@ def test_convolution_on_a_cpu_equals_that_of_accelerators(
     }
     x, kernel = floats(2, 8, 7, channels), floats(3, 2, channels // count, filters)
 
-    products = {"limits": cpu.Limits(0, 0, 0)}
-    convolutions = {"limits": cpu.Limits(np.inf, np.inf, np.inf)}
+    products = {"large": 0}
+    convolutions = {"large": np.inf}
 
     def each(x: Any, kernel: Any) -> Any:
         g = jnp.cos(native.conv(x, kernel, **window))
@@ -207,7 +207,7 @@ def test_a_gradient_that_several_results_read_is_computed_once() -> None:
     given = {"strides": (2, 2), "padding": "same", "dilation": (1, 1), "groups": 1}
 
     def read(g: Any) -> Any:
-        found = cpu.input_grad(g, kernel, shape=(2, 16, 16, 3), limits=cpu.Limits(0, 0, 0), **given)
+        found = cpu.input_grad(g, kernel, shape=(2, 16, 16, 3), large=0, **given)
         mean = jnp.mean(found, (0, 1, 2))
         return found - mean, jnp.maximum(found, mean), jnp.transpose(found, (3, 1, 2, 0))
 

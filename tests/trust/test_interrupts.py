@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backplane import engines
-from backplane.compile.codegen import calls
+from backplane.compile import calls
 from trust.attack import alarms, threads
 from trust.faults import Injector, Interrupt, handling
 from trust.models import SIDE, Model
