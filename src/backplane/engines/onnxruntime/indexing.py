@@ -18,7 +18,15 @@ from backplane.engines.onnxruntime.builder import (
     number,
     vector,
 )
-from backplane.engines.onnxruntime.elementwise import TO_INT32, comparable, restored, through, where
+from backplane.engines.onnxruntime.elementwise import (
+    TO_INT32,
+    comparable,
+    maximum,
+    minimum,
+    restored,
+    through,
+    where,
+)
 from backplane.engines.onnxruntime.shaping import END, constant_of, pad
 from backplane.engines.onnxruntime.sizes import (
     as_scalar_of_int64,
@@ -100,7 +108,7 @@ def _spread(g: Symbol, steps: Sequence[int]) -> Symbol:
 def _start(starts: Symbol, whole: Sequence[Size], window: Sequence[Size]) -> Symbol:
     """Starts moved so that the window lies inside."""
     last = vector([n - m for n, m in zip(whole, window, strict=True)])
-    return node("Max", node("Min", starts.cast("int64"), last), ints(0))
+    return maximum(minimum(starts.cast("int64"), last), ints(0))
 
 
 @TABLE.add("dynamic_slice")

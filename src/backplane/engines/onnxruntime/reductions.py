@@ -18,10 +18,10 @@ from backplane.engines.onnxruntime.builder import (
     vector,
 )
 from backplane.engines.onnxruntime.elementwise import (
+    SIGN_BIT,
     TO_INT32,
     TO_INT64,
     comparable,
-    restored,
     through,
     where,
 )
@@ -190,7 +190,11 @@ def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
 def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     """The largest or smallest element. The kernels pass over some NaN, which are found apart."""
     checked = _checked_axes(x, axes)
-    y = restored(node(op, comparable(x), checked, keepdims=int(keepdims)), x.dtype)
+    if x.dtype in ("int64", "uint64"):
+        y = _extreme_by_halves(op, x, checked)
+        return y if keepdims else node("Squeeze", y, ints(*axes))
+    wider = x.cast("float64") if x.dtype == "uint32" else comparable(x)
+    y = node(op, wider, checked, keepdims=int(keepdims)).cast(x.dtype)
     if not is_float(x.dtype):
         return y
     unknown = node("IsNaN", x).cast("uint8")
@@ -209,6 +213,23 @@ def any_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 def all_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Whether all elements over axes are true."""
     return node("Not", any_(node("Not", x), axes=axes, keepdims=keepdims))
+
+
+def _extreme_by_halves(op: str, x: Symbol, axes: Symbol) -> Symbol:
+    """The extreme element of 64 bits, with its axes kept: that of the upper halves, and that of the
+    lower halves beside it. The kernels err beyond 32 bits, as `maximum` says; in float64 the halves
+    are exact.
+    """
+    flip, half = number(SIGN_BIT, "uint64"), number(32, "uint64")
+    bits = x if x.dtype == "uint64" else node("BitwiseXor", x.cast("uint64"), flip)
+    upper = node("BitShift", bits, half, direction="RIGHT").cast("float64")
+    lower = node("BitwiseAnd", bits, number(2**32 - 1, "uint64")).cast("float64")
+    first = node(op, upper, axes, keepdims=1)
+    never = number(-1 if op == "ReduceMax" else 2**32, "float64")
+    rest = node(op, where(node("Equal", upper, first), lower, never), axes, keepdims=1)
+    whole = node("BitShift", first.cast("uint64"), half, direction="LEFT")
+    whole = node("BitwiseOr", whole, rest.cast("uint64"))
+    return whole if x.dtype == "uint64" else node("BitwiseXor", whole, flip).cast("int64")
 
 
 def _position(op: str, x: Symbol, *, axis: int) -> Symbol:
