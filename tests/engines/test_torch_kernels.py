@@ -65,6 +65,16 @@ def test_new_values_are_laid_out_too():
     assert _has_outputs_first(kernel)
 
 
+def test_other_engines_get_the_usual_order():
+    images, shape = CASES["conv2d"]
+    kernel, x = K.variable(_array(*shape)), K.placeholder(images)
+    K.function([x], [K.conv2d(x, kernel)])([_array(*images)])
+    K.set_value(kernel, _array(*shape))
+    with K.engine("numpy"):
+        K.eval(kernel + 1.0)
+    assert kernel.values[get("numpy")].flags.c_contiguous
+
+
 @pytest.mark.parametrize("side", [2, 9], ids=["as a product", "as a convolution"])
 def test_training_keeps_the_layout_and_the_memory(side):
     kernel, x = K.variable(_array(3, 3, 4, 64)), K.placeholder((2, side, side, 4))

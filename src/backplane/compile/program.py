@@ -129,8 +129,9 @@ def _lay_out_kernels(engine: Engine, order: Sequence[Tensor]) -> None:
         entry = engine.table.get(node.op.name) if node.op is not None else None
         if entry is not None and entry.order is not None:
             kernel = node.inputs[1]
-            if isinstance(kernel, Variable):
-                kernel.order = entry.order(kernel.spec)
+            wish = entry.order(kernel.spec) if isinstance(kernel, Variable) else None
+            if wish is not None:
+                kernel.order = engine, wish
 
 
 class Prepared(NamedTuple):

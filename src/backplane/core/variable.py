@@ -83,9 +83,9 @@ class Variable(Tensor):
         first function on a device which uses the variable."""
         self.layout: Layout | None = None
         """The layout of the value on a mesh. By default every device has all of it."""
-        self.order: Sequence[int] | None = None
-        """The axes in the order in memory in which programs read the value fastest; None if it does
-        not matter. An engine that takes a NumPy array gets it in that order."""
+        self.order: tuple[Converter, Sequence[int]] | None = None
+        """The axes in the order in memory in which an engine's programs read the value fastest.
+        When that engine takes a NumPy array, it gets it in this order."""
         self.values: dict[Converter | None, Any] = {None: value}
         """The current value by engine that holds it; None stands for a NumPy array of our own. A
         write replaces the dict."""
@@ -141,8 +141,8 @@ class Variable(Tensor):
             if len(values) == 1 and None in values:
                 # Told before others can find it, because they may lend it at once.
                 array = values[None]
-                if self.order is not None:
-                    array = _in_order(array, self.order)
+                if self.order is not None and self.order[0] is engine:
+                    array = _in_order(array, self.order[1])
                 value = engine.adopted(array, self.spec.dtype, self.layout)
             else:
                 value = engine.placed(_copied(values), self.spec.dtype, self.layout)

@@ -2,15 +2,15 @@
 
 PyTorch's convolutions want the output channels first in the memory of a kernel. Any other kernel
 they copy at each call, and oneDNN lays it out once more. Where a kernel is large and slides over
-few places, that is most of the work. With such kernels, processor time of programs on one core,
-float32, batch 8, that compute the convolution, or it and its gradient by x, or it and the one by
-the kernel: 3 × 3 over 2 × 2 and 512 channels, with PyTorch's kernels 26, 54 and 63 ms, with
+few places, that is most of the work. With kernels in K's order, processor time of programs on one
+core, float32, batch 8, that compute the convolution, or it and its gradient by x, or it and the
+one by the kernel: 3 × 3 over 2 × 2 and 512 channels, with PyTorch's kernels 26, 54 and 63 ms, with
 products 2.1, 5.1 and 6.0; 3 × 3 over 4 × 4 and 256 channels, 4.7, 9.0 and 16.1 against 1.4, 3.2
 and 3.8. Over 8 × 8 and 128 channels the forward convolution takes the same either way.
 
-Initial values of variables have the output channels first (`convolution._order`). A convolution
-with both gradients then takes 35 ms instead of 75 at 2 × 2 and 512 channels with batch 2, with
-products 6.4; at 4 × 4 and 256 channels 10.0 and 8.8, at 8 × 8 and 256 channels 29.8 either way.
+Initial values of variables have the output channels first (`convolution._order`). Then a
+convolution with both gradients takes 35 ms at 2 × 2 and 512 channels with batch 2, as products
+6.4; at 4 × 4 and 256 channels 10.0 and 8.8, at 8 × 8 and 256 channels 29.8 either way.
 """
 
 from __future__ import annotations
