@@ -32,6 +32,7 @@ from backplane import config, engines
 from backplane.core.context import changed
 from backplane.engines.arrays.fast import updates
 from devices.placing import on_device
+from interrupting import Alarm, an_alarm
 from watchdog import Watchdog
 
 # Programs of a few weights take the steps that NumPy and PyTensor have for large ones.
@@ -131,6 +132,13 @@ def lasting() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def alarm() -> Generator[Alarm, None, None]:
+    """An alarm that is off after the test."""
+    with an_alarm() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

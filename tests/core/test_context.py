@@ -15,7 +15,8 @@ from backplane import backend as K
 from backplane.core import context
 from backplane.core.graph import constant
 from backplane.ops.elementwise import neg
-from trust.faults import Injector, Interrupt, raising
+from interrupting import Interrupt
+from trust.faults import Injector, raising
 from waiting import LIMIT
 
 

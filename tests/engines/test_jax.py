@@ -27,7 +27,7 @@ from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.jax import ENGINE, memory  # noqa: E402
 from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
 from backplane.engines.programs import Program  # noqa: E402
-from trust.faults import Interrupt, handling  # noqa: E402
+from interrupting import Interrupt, handling  # noqa: E402
 
 rng = np.random.default_rng(0)
 

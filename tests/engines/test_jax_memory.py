@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import waiting
+from interrupting import Alarm, Interrupt
 
 jax = pytest.importorskip("jax")
 
@@ -42,25 +43,9 @@ def first_elements(*variables: Any) -> list[float]:
     return [float(K.get_value(v)[0, 0]) for v in variables]
 
 
-class Interrupt(BaseException):
-    """What the handler of a signal raises."""
-
-
-@pytest.fixture
-def alarm() -> Iterator[Any]:
-    """A function that sends a signal after so many seconds."""
-
-    def interrupt(*_: Any) -> None:
-        raise Interrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
+# What is raised while Python collects garbage is lost in JAX's own callback.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_leaves_all_variables_old_or_all_new(alarm: Any) -> None:
+def test_an_interrupt_leaves_all_variables_old_or_all_new(alarm: Alarm) -> None:
     v, w, step = model()
     read = K.function([], [v[0, 0], w[0, 0]])
     step([])
@@ -68,8 +53,8 @@ def test_an_interrupt_leaves_all_variables_old_or_all_new(alarm: Any) -> None:
     for _ in range(60):
         known = first_elements(v, w)
         try:
-            alarm(rng.uniform(1e-4, 3e-3))
-            while True:
+            alarm.set(rng.uniform(1e-4, 3e-3))
+            while not alarm.rang:
                 step([])
         except Interrupt:
             pass
@@ -78,30 +63,30 @@ def test_an_interrupt_leaves_all_variables_old_or_all_new(alarm: Any) -> None:
         assert read([]) == [one, two]
 
 
-# What is raised while Python collects garbage is lost in JAX's own callback.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_of_the_first_call(alarm: Any) -> None:
+def test_an_interrupt_of_the_first_call(alarm: Alarm) -> None:
     for part in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1):
         clear_programs()
         v, w, step = model()
         try:
-            alarm(part * 0.05)
+            alarm.set(part * 0.05)
             step([])
-            alarm(0)
+            alarm.off()
         except Interrupt:
             pass
         one, two = first_elements(v, w)
         assert one == two
 
 
-def test_an_interrupt_leaves_no_64_bit_types_on(alarm: Any) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_leaves_no_64_bit_types_on(alarm: Alarm) -> None:
     run = memory.in_64_bits(lambda: (jax.config.jax_enable_x64,))
     assert run() == (True,)
     rng = np.random.default_rng(0)
     for _ in range(500):
         try:
-            alarm(rng.uniform(1e-5, 1e-4))
-            while True:
+            alarm.set(rng.uniform(1e-5, 1e-4))
+            while not alarm.rang:
                 run()
         except Interrupt:
             pass

@@ -390,9 +390,9 @@ class Evaluation:
         value = np.asarray(value, "float64")
         if dtype != "float64":
             large = np.abs(value) > LARGEST[dtype]
-            # Compilers may keep more than 16 bits, and fuse a product with a sum.
+            # Compilers may keep more than 16 bits, and fuse a product with a sum: of all elements.
             if self.rng is not None and (dtype == "float16" or name == "mul"):
-                large &= self.noise(value.shape) < 0
+                large &= ~self.chosen(value.shape)
             value = np.where(large, np.sign(value) * np.inf, value)
         if self.rng is None:
             return value
@@ -402,7 +402,7 @@ class Evaluation:
         if name in EXACT:
             return value
         if name == "exp":  # Kernels that scale by a power of 2 may overflow too early.
-            large = (value > LARGEST[dtype] / 2) & (self.noise(value.shape) < 0)
+            large = (value > LARGEST[dtype] / 2) & ~self.chosen(value.shape)
             value = np.where(large, np.inf, value)
         if name in RELATIVE_TO_ONE:
             value = value + self.noise(value.shape) * UNIT[dtype]

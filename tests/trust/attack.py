@@ -12,7 +12,7 @@ import numpy as np
 
 from backplane import backend as K
 from backplane.core.graph import Tensor
-from trust.faults import Interrupt
+from interrupting import Interrupt
 from trust.models import SIDE, THREADS, Counter, Model
 from trust.threads import in_threads
 

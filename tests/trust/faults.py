@@ -15,12 +15,9 @@ from typing import Any
 import backplane
 from backplane.core import atomic
 from backplane.core.atomic import deferred_signals
+from interrupting import Interrupt
 
 PACKAGE = os.path.dirname(backplane.__file__) + os.sep
-
-
-class Interrupt(BaseException):
-    """What the handler of a signal raises."""
 
 
 class EngineError(RuntimeError):
@@ -110,21 +107,6 @@ def locks_held() -> list[str]:
     locks = {"_joining": atomic._joining, "converting": atomic.converting}
     locks |= {f"domain {d.serial}": d.lock for d in atomic._domains}
     return [name for name, lock in locks.items() if "unlocked" not in repr(lock)]
-
-
-@contextmanager
-def handling(*numbers: int) -> Iterator[None]:
-    """A block in which handlers of these signals raise `Interrupt`."""
-
-    def interrupt(*_: Any) -> None:
-        raise Interrupt
-
-    before = {n: signal.signal(n, interrupt) for n in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def raising(error: type[BaseException]) -> Callable[..., None]:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from trust.faults import FAULTS, Injector, handling, locks_held
+from interrupting import handling
+from trust.faults import FAULTS, Injector, locks_held
 from trust.models import SIDE, Model
 
 PIECEWISE = {"static", "once"}

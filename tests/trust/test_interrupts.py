@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,37 +10,12 @@ import pytest
 
 from backplane import engines
 from backplane.compile import calls
+from interrupting import Alarm, Interrupt, handling
 from trust.attack import alarms, threads
-from trust.faults import Injector, Interrupt, handling
+from trust.faults import Injector
 from trust.models import SIDE, Model
 
 MOST_UNROLLED = calls.MOST_UNROLLED
-
-
-class Alarm:
-    """Sends a signal after a while, whose handler raises `Interrupt`."""
-
-    rang = False
-
-    def set(self, seconds: float) -> None:
-        """Let it ring after so many seconds."""
-        self.rang = False
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def ring(self, *_: Any) -> None:
-        """What the handler does."""
-        self.rang = True
-        raise Interrupt
-
-
-@pytest.fixture
-def alarm() -> Iterator[Alarm]:
-    """An alarm that is off after the test."""
-    found = Alarm()
-    before = signal.signal(signal.SIGALRM, found.ring)
-    yield found
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("most", [MOST_UNROLLED, 0], ids=["unrolled", "in loops"])
@@ -57,7 +31,6 @@ def test_a_signal_at_any_time(
         before, done = model.steps()[0], 0
         try:
             alarm.set(rng.uniform(1e-4, 6e-3))
-            # Python drops what is raised in a hook of the collector, such as that of JAX.
             while not alarm.rang:
                 model.step([model.x])
                 done += 1

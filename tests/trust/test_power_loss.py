@@ -13,7 +13,8 @@ import pytest
 import waiting
 from backplane import _keras_json as keras_json
 from backplane.cli import settings
-from trust.faults import FAULTS, Injector, Interrupt, handling, raising
+from interrupting import Interrupt, handling
+from trust.faults import FAULTS, Injector, raising
 
 OLD = '{"floatx": "float64", "backend": "torch", "theirs": [1]}'
 NEW = json.loads(OLD) | {"backend": "numpy"}
