@@ -146,11 +146,16 @@ def test_a_difference_of_equal_halves_may_be_the_rounding_of_one() -> None:
     """Of numbers that were computed; of others, and of what cancels less, nothing is open."""
     x = K.placeholder((3,), dtype="float16")
     y = K.softplus(x)
-    outputs = [y - K.stack([y, y]), x - K.stack([x, x])]
-    [[(value, bound), (_, given)]] = expected(outputs, {x: np.array([0.3, 2.0, 7.0])}, samples=40)
+    moved = K.transpose(K.stack([y, y, y]))
+    outputs = [y - K.stack([y, y]), moved - K.transpose(moved), x - K.stack([x, x])]
+    [[(value, bound), moved, (_, given)]] = expected(
+        outputs, {x: np.array([0.3, 2.0, 7.0])}, samples=40
+    )
+    size = np.logaddexp(0, [0.3, 2.0, 7.0])
     assert (value == 0).all()
-    assert (bound < 3e-3 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
-    assert (bound > 2.0**-11 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
+    assert (bound < 3e-3 * size).all()
+    assert (bound > 2.0**-11 * size).all()
+    assert (np.diag(moved.bound) > 2.0**-11 * size).all()
     assert (given < 2e-4).all()
 
 
@@ -176,3 +181,14 @@ def test_halves_may_keep_what_overflows_until_the_next_operation() -> None:
         [[(value, bound)]] = expected([K.mean(y - y)], {x: np.full(12, size)}, samples=40)
         assert np.isnan(value)
         assert (bound == np.inf) == is_open
+
+
+def test_a_product_of_rounded_factors_may_be_fused_with_a_sum() -> None:
+    """3 · (2/3) - 2 is 0, and -1.1e-16 with one rounding; 3 · 0.75 - 2.25 is 0 on every engine."""
+    x = K.placeholder((2,), dtype="float64")
+    y = K.constant([2.0 / 3.0, 0.75], "float64")
+    leaves = {x: np.array([3.0, 3.0])}
+    [[(value, bound)]] = expected([x * y - K.constant([2.0, 2.25], "float64")], leaves, samples=40)
+    assert value.tolist() == [0, 0]
+    assert 2e-16 < bound[0] < 1e-12
+    assert bound[1] < 1e-300

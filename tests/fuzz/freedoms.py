@@ -1,0 +1,205 @@
+"""What the documents leave to the engines: the results that an engine may have beside the exact one."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from backplane.core.graph import Tensor
+from backplane.core.spec import is_float, is_integer
+from backplane.ops.reduction import log_softmax
+from fuzz.noise import EXACT, LARGEST, SLACK, TINY, UNIT, Noise
+
+JUMPS = frozenset("floordiv mod floor round sign equal not_equal less less_equal".split())
+"""Operations that jump between near operands."""
+POLES = frozenset("div pow log".split())
+"""Operations that jump where an operand is 0."""
+
+
+class Freedoms(Noise):
+    """Draws one of the results that engines may have.
+
+    Attributes:
+        drawn: The tensors that depend on random numbers, which are others in each evaluation.
+    """
+
+    drawn: set[Tensor]
+
+    @abstractmethod
+    def computed(self, node: Tensor, operands: list[Any]) -> Any:
+        """The primitive in float64."""
+
+    def beyond(self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any]) -> list[Any]:
+        """Operands that an engine may have behind a jump: they are up to `SLACK` times as far from
+        the exact ones as noise has moved them. One that may thereby be 0 is 0 now and then.
+        """
+        assert node.op is not None
+        moved = dict(zip(node.inputs, operands, strict=True))
+        for t, value in moved.items():
+            near = exact.get(t)
+            if near is None or np.shape(near) != np.shape(value) or not is_float(t.spec.dtype):
+                continue
+            far = np.nan_to_num(value - near, posinf=0.0, neginf=0.0) * SLACK
+            jumps = node.op.name in JUMPS and self.rng.random() < 0.75
+            other = near + far * self.noise(far.shape) if jumps else value
+            vanishing = (np.abs(far) >= np.abs(near)) & (self.noise(far.shape) < 0)
+            vanishing &= t not in self.drawn  # Another number was drawn, and is no rounding error.
+            moved[t] = np.where(far == 0, value, np.where(vanishing, 0.0, other))
+        found = [moved[t] for t in node.inputs]
+        if node.op.name != "mod":
+            return found
+        # Between jumps the remainder follows its operands: there they keep the noise they have.
+        jumps = np.floor(found[0] / found[1]) != np.floor(operands[0] / operands[1])
+        return [np.where(jumps, new, old) for new, old in zip(found, operands, strict=True)]
+
+    def overflowing(self, node: Tensor, operands: list[Any], found: Any) -> Any:
+        """`found`, with random elements where an intermediate result may be too large."""
+        most = LARGEST[node.spec.dtype]
+        wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
+        assert self.rng is not None
+        assert node.op is not None
+        kinds = self.rng.permutation([np.nan, np.inf, 0.0])[: self.rng.integers(1, 4)]
+        if node.op.name.startswith(("conv", "matmul")) and not all(
+            np.isfinite(v).all() for v in wide
+        ):
+            return self.rng.choice(kinds, np.shape(found))  # infinity · 0
+        if node.op.name in ("prod", "cumprod"):
+            free = _depends_on_order(wide[0], math.log(most), **node.params)
+            kinds = [*kinds, -np.inf]
+            return np.where(free, self.rng.choice(kinds, np.shape(found)), found)
+        if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
+            return found
+        # ONNX Runtime may leave out the conversion to float16 between two operations in float32.
+        if node.spec.dtype == "float16" and self.rng.random() < 0.5:
+            return found
+        sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
+        large = ~(np.abs(self.computed(node, sizes)) < most / 4)
+        return np.where(large, self.rng.choice(kinds, np.shape(found)), found)
+
+    def distributed(
+        self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any], found: Any
+    ) -> Any:
+        """`found`, with random elements where the products with both terms of a difference
+        overflow: kernels for normalization compute `x * scale + (bias - mean * scale)`.
+        """
+        for t, scale in zip(node.inputs, reversed(operands), strict=True):
+            terms = t.inputs if t.op is not None and t.op.name == "sub" else ()
+            large: Any = False
+            for term in terms:
+                product = np.abs(np.asarray(exact.get(term, 0.0)) * np.asarray(scale))
+                large = large | (product > LARGEST[node.spec.dtype])
+            if np.any(large):
+                kinds = self.chosen(np.shape(found)), self.chosen(np.shape(found))
+                lost = np.where(kinds[0], np.nan, np.where(kinds[1], np.inf, -np.inf))
+                found = np.where(large & self.chosen(np.shape(found)), lost, found)
+        return found
+
+    def scored_twice(self, node: Tensor, scores: Any, found: Any) -> Any:
+        """`found`, as if computed scores were other ones where they are exponentiated than where
+        the largest is looked for: XLA computes them twice, and may round them differently.
+        """
+        if node.inputs[0].op is None:
+            return found
+        sizes = np.nan_to_num(np.abs(scores), posinf=0.0)
+        most = np.max(sizes, axis=node.params["axis"], keepdims=True, initial=0.0)
+        apart = self.noise(np.shape(found)) * UNIT[node.spec.dtype] * most
+        moved = found + apart if node.op is log_softmax else found * (1 + apart)
+        # The exponential of such a difference may be infinite.
+        lost = (most * UNIT[node.spec.dtype] > 1) & self.chosen(np.shape(found))
+        return np.where(lost, np.nan, moved)
+
+    def open(self, name: str, node: Tensor, operands: list[Any], found: Any) -> Any:
+        """`found`, with random elements where the documents leave the result to the engine."""
+        first = np.asarray(operands[0]) if operands else None
+        free: Any = None
+        if name == "cast" and is_integer(node.spec.dtype) and first.dtype.kind == "f":
+            info = np.iinfo(node.spec.dtype)
+            free = ~((first > float(info.min) - 1) & (first < float(info.max)))
+        elif name == "cast" and node.spec.dtype == "bool" and first.dtype.kind == "f":
+            # What is 0 but for roundings, such as slopes of a sum of probabilities, is 0 or not.
+            tiny = np.abs(first) < 8 * UNIT[node.inputs[0].spec.dtype]
+            return np.where(tiny & (self.noise(np.shape(found)) < 0), False, found)
+        elif name in ("floordiv", "mod") and is_integer(node.spec.dtype):
+            free = np.asarray(operands[1]) == 0
+        elif name == "pow" and is_integer(node.spec.dtype):
+            exact = np.power(np.asarray(operands[0], "float64"), operands[1])
+            info = np.iinfo(node.spec.dtype)
+            free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+        elif name == "mod":  # PyTorch's kernel gives NaN where the quotient overflows
+            over = np.abs(first) / LARGEST[node.spec.dtype] > np.abs(operands[1])
+            return np.where(over & (self.noise(np.shape(found)) < 0), np.nan, found)
+        elif name == "div":  # XLA may multiply by the reciprocal, and take a denormal one for 0
+            over = np.abs(operands[1]) > 1 / TINY[node.spec.dtype]
+            return np.where(over & (self.noise(np.shape(found)) < 0), 0.0 * found, found)
+        elif name == "pow":
+            # A large exponent may be a whole number on an engine, and is then no root.
+            whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
+            # Some take pow(x, 0.5) for the root of x, also where x is −∞.
+            whole = whole | np.isneginf(first)
+            free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)
+            return np.where(free, np.abs(first) ** np.asarray(operands[1]), found)
+        elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
+            # Numbers that differ by rounding may be equal on an engine.
+            second = np.asarray(operands[1])
+            size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
+            free = (first != second) & (np.abs(first - second) <= size)
+            return found ^ (free & (self.noise(np.shape(free)) < 0))
+        elif name == "sub" and node.spec.dtype == "float16":
+            # ONNX Runtime may read one operand before it is rounded to 16 bits, the other after.
+            size = np.maximum(np.abs(first), np.abs(operands[1]))
+            if any(_is_rounded(x) for x in node.inputs):
+                near = (np.abs(found) <= UNIT["float16"] * size) & np.isfinite(size)
+                return found + np.where(near, size * self.noise(np.shape(size)) / 2**13, 0.0)
+        elif name == "relu_grad":  # The result of which it is the gradient is no number.
+            free = np.isnan(operands[1]) & (self.noise(np.shape(found)) < 0)
+            return np.where(free, first, found)
+        elif name == "mul":  # XLA chooses by a bool that was cast, and so passes over NaN.
+            masks = [x.op is not None and x.op.name == "cast" and x.inputs[0].spec.dtype == "bool"
+                     for x in node.inputs]  # fmt: skip
+            free = np.isnan(found) & self.chosen(np.shape(found))
+            for mask, x in zip(masks, operands, strict=True):
+                if mask:
+                    found = np.where(free & (np.asarray(x) == 0), 0.0, found)
+            return found
+        elif name in ("argmax", "argmin") and first.dtype.kind == "f":
+            free = np.isnan(first).any(axis=node.params["axis"])
+        if free is None or not np.any(free):
+            return found
+        info = np.iinfo(node.spec.dtype)
+        drawn = self.rng.integers(
+            info.min // 2, info.max // 2, np.shape(found), dtype="int64" if info.min else "uint64"
+        ).astype(node.spec.dtype)
+        special = self.rng.choice(np.array([0, info.min, info.max], node.spec.dtype), drawn.shape)
+        drawn = np.where(self.noise(drawn.shape) < 0, drawn, special)
+        if name in ("argmax", "argmin"):
+            drawn = abs(drawn) % max(1, first.shape[node.params["axis"]])
+        return np.where(free, drawn, found)
+
+
+def _depends_on_order(
+    x: Any,
+    most: float,
+    *,
+    axes: Any = (),
+    axis: int = 0,
+    keepdims: bool = True,
+    reverse: bool = False,
+) -> Any:
+    """Where a product overflows or vanishes if the elements are multiplied in some order."""
+    sizes = np.nan_to_num(np.log(np.clip(np.abs(x), 1e-320, 1e300)))
+    up, down = (
+        np.sum(part, axis=axes or axis, keepdims=keepdims)
+        for part in (np.maximum(sizes, 0), np.minimum(sizes, 0))
+    )
+    return ((up > 0.9 * most) & (down < 0)) | ((down < -0.9 * most) & (up > 0))
+
+
+def _is_rounded(t: Tensor) -> bool:
+    """Whether it holds results that were rounded, maybe in another order."""
+    if t.op is None:
+        return False
+    return t.op.name not in EXACT or any(map(_is_rounded, t.inputs))
