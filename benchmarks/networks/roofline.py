@@ -41,7 +41,7 @@ def work(network: Network, batch: Batch, sizes: Sizes) -> dict[str, int]:
     from backplane.views.costs import flops, size
     from benchmarks.networks.programs import k
 
-    step = k.train(network, batch, sizes).call._function
+    step = k.train(network, batch, sizes).call._function.plan
     outputs = as_built([*step.outputs, *step.news], step.defaults)
     count = len(next(iter(batch.values())))
     kept = sum(size(v.spec, count) for v in step.variables)

@@ -55,7 +55,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def source(f: Any) -> str:
     """The text of the program of a function that has been called."""
-    f([np.ones([n or 2 for n in p.spec.shape], p.spec.dtype) for p in f._function.inputs])
+    f([np.ones([n or 2 for n in p.spec.shape], p.spec.dtype) for p in f._function.plan.inputs])
     texts = ["".join(v[2]) for k, v in linecache.cache.items() if k.startswith("<backplane prog")]
     return texts[-1]
 
@@ -254,7 +254,7 @@ def test_a_value_that_somebody_holds_is_not_recycled(tiny: None) -> None:
     held = []
     for _ in range(6):
         f([g])
-        value = np.asarray(p.values[f._function.engine])
+        value = np.asarray(p.values[f._function.plan.engine])
         held.append((value[1:], value[1:].copy()))
     for view, copy in held:
         np.testing.assert_array_equal(view, copy)
@@ -265,7 +265,7 @@ def test_new_values_take_turns_in_the_same_memory(tiny: None) -> None:
     seen = set()
     for _ in range(8):
         f([np.ones((5, 7), "float32")])
-        seen.add(np.asarray(p.values[f._function.engine]).ctypes.data)
+        seen.add(np.asarray(p.values[f._function.plan.engine]).ctypes.data)
     assert len(seen) == 2
 
 
@@ -341,7 +341,7 @@ def test_an_error_inside_a_chain_names_the_line_that_built_it(tiny: None) -> Non
     f([np.ones((5, 4), "float32")])
     program = f._function.call.__globals__["run"]
     with pytest.raises((TypeError, RuntimeError)) as caught:  # no kernel writes that to floats
-        program(f._function.engine.from_numpy(np.zeros((5, 4), "complex64")))
+        program(f._function.plan.engine.from_numpy(np.zeros((5, 4), "complex64")))
     from backplane.compile.source_map import built_at
 
     found = built_at(caught.value)

@@ -114,9 +114,9 @@ def check_functions_without_variables() -> None:
     x = K.placeholder((None, 3))
     with K.device(K.list_devices()[1]):
         f = K.function([x], [2.0 * x + K.constant([1.0, 2.0, 3.0])])
-    assert f._function.engine is second()
+    assert f._function.plan.engine is second()
     np.testing.assert_array_equal(f([[[1.0, 1.0, 1.0]]])[0], [[3.0, 4.0, 5.0]])
-    assert K.function([x], [x])._function.engine is engines.current()
+    assert K.function([x], [x])._function.plan.engine is engines.current()
 
 
 def check_values_of_other_devices_are_moved() -> None:

@@ -59,7 +59,7 @@ def check_case(case: Case) -> None:
     inputs = [K.placeholder(shape=a.shape, dtype=a.dtype.name) for a in arrays]
     outputs = flat(case.call(K, *inputs))
     f = K.function(inputs, [*outputs, *gradients_of(case, inputs, outputs)])
-    assert f._function.engine.device == "meta:0"
+    assert f._function.plan.engine.device == "meta:0"
     f(arrays)
 
 
@@ -72,7 +72,7 @@ def check_training(build: Callable[[], Any], **options: Any) -> None:
         before = waits
         f(net.feed)
     assert waits == before  # Constants are asked for in the first step.
-    here = f._function.engine
+    here = f._function.plan.engine
     for w in net.weights:
         assert list(w.values) == [here]
         assert w.values[here].device.type == "meta"

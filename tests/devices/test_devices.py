@@ -21,7 +21,7 @@ def test_the_only_device_changes_nothing(engine: Any) -> None:
     assert f([[1.0, 1.0]])[0].tolist() == [1.0, 2.0]
     assert K.get_value(v).tolist() == [2.0, 3.0]
     if len(names) == 1:
-        assert f._function.engine is engine
+        assert f._function.plan.engine is engine
 
 
 def test_wrong_names() -> None:

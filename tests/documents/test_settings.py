@@ -81,7 +81,7 @@ def run_python(code: str, home: Path, **environment: str) -> subprocess.Complete
 @covers("engine")
 def test_another_engine_for_a_while(engine: Any) -> None:
     with K.engine(engine.name):
-        assert K.function([], [K.ones((2,))])._function.engine is engine
+        assert K.function([], [K.ones((2,))])._function.plan.engine is engine
 
 
 @covers("backend")

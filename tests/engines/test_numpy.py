@@ -14,7 +14,7 @@ from scipy import special
 
 import waiting
 from backplane import backend as K
-from backplane.compile.program import compiled
+from backplane.compile.program import Request, compiled
 from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
@@ -154,7 +154,7 @@ def test_compiled_and_eager_programs_are_silent() -> None:
     x = Placeholder(Spec((2,), "float64"))
     y = PRIMITIVES["log"](x)
     for eager in (False, True):
-        function, *_ = compiled(ENGINE, [x], [y], eager=eager)
+        function, *_ = compiled(Request(ENGINE, [x], [y], eager=eager))
         with np.errstate(all="raise"):
             assert np.isinf(function(np.zeros(2))[0]).all()
             assert np.geterr()["divide"] == "raise"
@@ -174,7 +174,7 @@ def test_sigmoid_and_softplus_at_extremes(dtype: str, shape: tuple[int, ...]) ->
             softplus = np.maximum(exact, 0) + np.log1p(np.exp(-np.abs(exact)))
         for name, expected in (("sigmoid", special.expit(exact)), ("softplus", softplus)):
             operand = Placeholder(Spec(x.shape, dtype))
-            function, *_ = compiled(ENGINE, [operand], [PRIMITIVES[name](operand)])
+            function, *_ = compiled(Request(ENGINE, [operand], [PRIMITIVES[name](operand)]))
             (result,) = function(x)
             assert result.dtype == dtype
             np.testing.assert_allclose(result, expected.astype(dtype), rtol=rtol, atol=atol)

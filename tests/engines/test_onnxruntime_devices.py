@@ -35,7 +35,7 @@ def test_values_stay_tensors(placed: Any) -> None:
     first, second = f(net.feed), f([placed.from_numpy(a) for a in net.feed])
     assert [type(y) for y in (*first, *second)] == [np.ndarray] * 4
     assert all(placed.owns(w.values[placed]) for w in net.weights)
-    assert f._function.engine is placed
+    assert f._function.plan.engine is placed
 
 
 def test_functions_of_python_and_messages(placed: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ def bound(engine):
 def test_it_computes_on_its_engine(bound, engine):
     x = bound.placeholder(shape=(2,))
     f = bound.function([x], [bound.tanh(x) * 2.0])
-    assert f._function.engine is engine
+    assert f._function.plan.engine is engine
     np.testing.assert_allclose(f([[0.0, 1.0]])[0], np.tanh([0.0, 1.0]) * 2, rtol=1e-6)
     assert bound.backend() == engine.name
 

@@ -100,7 +100,10 @@ def test_tensors_and_functions_tell_what_they_are():
 
 def test_a_profile_groups_by_op_line_and_scope(engine):
     f, w = model()
-    before, loss = K.get_value(w), K.function(f._function.inputs, f._function.outputs)([X])
+    before, loss = (
+        K.get_value(w),
+        K.function(f._function.plan.inputs, f._function.plan.outputs)([X]),
+    )
     profile = f.profile(X, repeat=2)
     np.testing.assert_array_equal(K.get_value(w), before)
     np.testing.assert_allclose(f([X]), loss, rtol=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backplane.compile.function import Function
+from backplane.compile.plan import plan_of
 from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
 from backplane.core.spec import is_float
@@ -30,12 +31,12 @@ class Bucketed:
         check: bool,
     ) -> None:
         given = buckets if isinstance(buckets, Mapping) else {1: buckets}
-        self.what = f"K.function {function.name!r}: in_buckets"
+        self.what = f"K.function {function.plan.name!r}: in_buckets"
         self.buckets = dict(self._checked(axis, sizes) for axis, sizes in given.items())
         self._function, self._values, self._convert = function, values, convert
         self.places = [
             (i, axis)
-            for i, p in enumerate(function.inputs)
+            for i, p in enumerate(function.plan.inputs)
             for axis in self.buckets
             if axis < p.spec.ndim and p.spec.shape[axis] is None
         ]
@@ -43,14 +44,14 @@ class Bucketed:
         if not self.places:
             axes = ", ".join(map(str, self.buckets))
             raise ValueError(f"{self.what}: no input has an unknown size at axis {axes}")
-        if check and function.keys:
+        if check and function.plan.keys:
             raise ValueError(
                 f"{self.what}: results with and without padding cannot be compared, because the "
                 "function draws random numbers; test it without them (dropout off), and then pass "
                 "check=False"
             )
         self._unchecked = check
-        self.pads = "static" in function.engine.capabilities
+        self.pads = "static" in function.plan.engine.capabilities
 
     def _checked(self, axis: Any, sizes: Any) -> tuple[int, Sizes]:
         if not _is_whole(axis) or axis < 0:
@@ -77,7 +78,9 @@ class Bucketed:
             self._unchecked = False
         if not self.pads:
             return self._given(self._function(values))
-        return self._given(self._cropped(self._function.outputs, self._function(padded), lengths))
+        return self._given(
+            self._cropped(self._function.plan.outputs, self._function(padded), lengths)
+        )
 
     def _given(self, outputs: list[np.ndarray]) -> Any:
         return outputs if self._convert is None else self._convert(outputs)
@@ -124,19 +127,19 @@ class Bucketed:
         """The size of an axis whose size comes from axes of inputs alone, before these were padded.
         Of sizes that differ, all but the largest are 1.
         """
-        inputs = self._function.inputs
+        inputs = self._function.plan.inputs
         places = [(inputs.index(t), i) for t, i in sources if t in inputs]
         padded = [lengths[place][0] for place in places if place in lengths]
         return max(padded, default=None) if len(places) == len(sources) else None
 
     def _check(self, values: list[Any], padded: list[Any], lengths: Lengths) -> None:
         """Compare results with and without padding. Nothing is updated."""
-        f = self._function
-        results = [*f.outputs, *f.news]
-        both = Function(f.inputs, results, engine=f.engine, name=f.name)
+        plan = self._function.plan
+        results = [*plan.outputs, *plan.news]
+        both = Function(plan_of(plan.inputs, results, engine=plan.engine, name=plan.name))
         wanted, cropped = both(values), self._cropped(results, both(padded), lengths)
-        names = [f"output {i}" for i in range(len(f.outputs))]
-        names += [f"the new value of {v.name!r}" for v in f.updated]
+        names = [f"output {i}" for i in range(len(plan.outputs))]
+        names += [f"the new value of {v.name!r}" for v in plan.updated]
         for name, want, got in zip(names, wanted, cropped, strict=True):
             if want.shape != got.shape or not _is_close(want, got):
                 raise ValueError(

@@ -63,8 +63,8 @@ class KFunction:
         a plain list of values."""
         self._given = given
         """Makes what a call returns of the list of arrays, if that is something else."""
-        self.name = function.name
-        self.loss_scale = function.loss_scale
+        self.name = function.plan.name
+        self.loss_scale = function.plan.loss_scale
         own = weakref.ref(self)  # A strong reference would make a cycle.
 
         def first(*args: Any, **kwargs: Any) -> Any:
@@ -197,7 +197,7 @@ class KFunction:
     def __repr__(self) -> str:
         from backplane.views.words import spec_text  # Here: few programs show a function.
 
-        f = self._function
+        f = self._function.plan
         takes = ", ".join([f"{p.name}: {spec_text(p.spec)}" for p in f.inputs])
         gives = ", ".join([spec_text(t.spec) for t in f.outputs])
         count = len(f.updated)
@@ -225,7 +225,7 @@ class KFunction:
         from backplane.views.summary import summary  # Here: it needs rich.
 
         what = f"K.function {self.name!r}: summary: unknown"
-        return summary(self._function, as_count(unknown, what))
+        return summary(self._function.plan, as_count(unknown, what))
 
     def source(self, learning_phase: int = 0) -> Text:
         """The program that is emitted for the engine. Behind each line that runs a primitive stand
@@ -247,7 +247,7 @@ class KFunction:
         """
         from backplane.views.listing import source
 
-        return source(self._function, [learning_phase] * len(self._function.switches))
+        return source(self._function, [learning_phase] * len(self._function.plan.switches))
 
     @boundary
     def profile(self, *feeds: Any, repeat: int = 5) -> Profile:
@@ -339,7 +339,7 @@ class KFunction:
         frozen = as_flag(freeze, f"{what}: freeze")
         version = None if opset is None else as_int(opset, f"{what}: opset")
         wishes = Wishes(outputs, learning_phase, inputs, frozen, version)
-        export(self._function, path, wishes)
+        export(self._function.plan, path, wishes)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
         """Drop the values for inputs that are numbers, such as a fixed learning phase."""

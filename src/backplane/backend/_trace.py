@@ -335,12 +335,11 @@ def trace(
     if watching is not None:
         made.program, made.constants = watching.program(engine, taken, outputs, replace), []
         return made
-    from backplane.compile.program import compiled  # Here: the compiler is a fourth of K.
+    from backplane.compile.program import Request, compiled  # Here: the compiler is a fourth of K.
 
-    made.program, made.constants, *_ = compiled(
-        engine, taken, outputs, replace=replace,
-        eager=at_once, options=() if at_once else NATIVE,
-    )  # fmt: skip
+    options = () if at_once else NATIVE
+    request = Request(engine, taken, outputs, replace=replace, eager=at_once, options=options)
+    made.program, made.constants, *_ = compiled(request)
     return made
 
 

@@ -141,7 +141,7 @@ def function(
         raise ValueError("K.function: inputs has the same tensor twice")
     results = [as_output(t, i) for i, t in enumerate(as_list(outputs))]
     pairs = as_updates(updates)
-    made = _compiler()(
+    made = compiled_function(
         tensors,
         results,
         pairs,
@@ -286,17 +286,19 @@ def _array(x: Any) -> np.ndarray:
     return array
 
 
-def _compiler() -> type[Function]:
-    """The class of compiled functions, imported late: the compiler is a fourth of what K is."""
+def compiled_function(*graph: Any, **settings: Any) -> Function:
+    """The compiled function of a graph; `compile.plan.plan_of` says what it takes."""
+    # Here, not above: the compiler is a fourth of what K is.
     from backplane.compile.function import Function
+    from backplane.compile.plan import plan_of
 
-    return Function
+    return Function(plan_of(*graph, **settings))
 
 
 def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
     """The function that computes `x`, most likely a few times only."""
     options = (("once", True),) if "once" in engine.capabilities else ()
-    return _compiler()(inputs, [x], engine=engine, name="eval", options=options)
+    return compiled_function(inputs, [x], engine=engine, name="eval", options=options)
 
 
 CALLS = "_calls"

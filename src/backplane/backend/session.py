@@ -12,6 +12,7 @@ from backplane.backend._args import as_flag, as_items
 from backplane.backend._call import api
 from backplane.backend._errors import described
 from backplane.backend._trees import flatten, unflatten
+from backplane.backend.graph import compiled_function
 from backplane.backend.state import update
 from backplane.backend.types import TensorLike, Tree
 from backplane.core import context
@@ -63,9 +64,9 @@ class Session(AbstractContextManager["Session"]):
         engine = engines.for_programs()
         key = (engine, tuple(outputs), tuple(feeds))
         if key not in self._functions:
-            from backplane.compile.function import Function  # Here, as in `K.function`.
-
-            self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
+            self._functions[key] = compiled_function(
+                list(feeds), outputs, engine=engine, name="session.run"
+            )
         return unflatten(fetches, list(self._functions[key](list(feeds.values()))))
 
     @property

@@ -8,7 +8,6 @@ these, such as the step of an optimizer, stands behind the scan and runs once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from backplane.core.graph import KeySource, Placeholder, Tensor, depends_on, substitute, toposort
 from backplane.core.spec import Spec, is_float
@@ -19,13 +18,6 @@ from backplane.ops.elementwise import add, div, floordiv
 from backplane.ops.reduction import mean
 from backplane.ops.remat import barrier
 from backplane.ops.shaping import reshape
-
-
-class Split(NamedTuple):
-    """The results of a function with a split batch: outputs, and new values of variables."""
-
-    outputs: list[Tensor]
-    news: list[Tensor]
 
 
 def is_split(p: Tensor) -> bool:
@@ -39,10 +31,10 @@ def accumulated(
     updates: Mapping[Variable, Tensor],
     slopes: Mapping[Tensor, bool],
     parts: int,
-) -> Split:
-    """The same outputs and updates for a batch in so many parts. `slopes` are gradients; it tells
-    whether they are those of variables. ValueError if there is no batch, or something that is
-    computed from it can be neither averaged nor joined.
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The same outputs and new values of variables for a batch in so many parts. `slopes` are
+    gradients; it tells whether they are those of variables. ValueError if there is no batch, or
+    something that is computed from it can be neither averaged nor joined.
     """
     batch = [p for p in inputs if is_split(p)]
     if not batch:
@@ -73,7 +65,9 @@ class _Parts:
         """Whether `t` reads nothing of the batch but gradients that are added up."""
         return not set(self.batch).intersection(toposort([t], stop=self.summed))
 
-    def split(self, outputs: Sequence[Tensor], updates: Mapping[Variable, Tensor]) -> Split:
+    def split(
+        self, outputs: Sequence[Tensor], updates: Mapping[Variable, Tensor]
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """The outputs and new values, computed by a scan and what follows it."""
         each = {v: new for v, new in updates.items() if not self._runs_once(new)}
         for v, new in each.items():
@@ -87,7 +81,7 @@ class _Parts:
         once = substitute([*outputs, *updates.values()], results)
         last = dict(zip(each, ends, strict=True))
         news = [last.get(v, new) for v, new in zip(updates, once[len(outputs) :], strict=True)]
-        return Split(once[: len(outputs)], news)
+        return once[: len(outputs)], news
 
     def _check_update(self, variable: Variable, new: Tensor) -> None:
         read = set(toposort([new], stop=self.summed))

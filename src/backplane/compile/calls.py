@@ -37,15 +37,19 @@ meanwhile (`core.atomic.Domain`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backplane.compile.accumulation import is_split
-from backplane.compile.plan import Call, Plan, Variant
+from backplane.compile.diagnosis import conflict
+from backplane.compile.plan import Plan
+from backplane.compile.program import Compiled
+from backplane.compile.source_map import explain, in_users_words, place_of, tell
 from backplane.core.atomic import Domain, again, deferred_signals, join, under
-from backplane.core.graph import draw, undraw
+from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
 from backplane.core.tracebacks import hide
 from backplane.core.variable import read
@@ -59,27 +63,68 @@ Python compiles sooner: a call takes as long, and the first one of a TabNet 2 % 
 """
 
 
-def straight(function: Plan, variant: Variant, slow: Call, apart: Call | None = None) -> Call:
+Call = Callable[..., list[np.ndarray]]
+"""A function from a list of values to a list of arrays."""
+
+
+class Variant(NamedTuple):
+    """One compiled program of a function. It does not refer to the function, which holds it, nor to
+    the plan: the call of a function without inputs is kept without its graph. `variant_of` makes
+    it.
+    """
+
+    program: Compiled
+    engine: Engine
+    inputs: Sequence[Tensor]
+    graph: Sequence[Tensor]
+    """New values and outputs, to explain errors: nothing for a function without inputs, all of
+    whose sizes were known when the graph was built."""
+    thin: Mapping[Tensor, Callable[[Any], Any]]
+    """By placeholder and variable in compressed rows: what makes their parts (`compile.sparse`)."""
+
+    def failed(self, error: Exception, values: Sequence[Any]) -> None:
+        """Add to an error which primitive failed and where it was built. If the shapes of the
+        values do not fit together, raise a ValueError in its place, the same on every engine; if an
+        index is out of range, an IndexError.
+        """
+        shapes = map(self._shape, values)
+        given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
+        fault = conflict(self.graph, given)
+        if fault is None or not fault.certain:
+            place = explain(error, self.engine, self.program.run)
+            if fault is None or not fault.explains(place.where if place else None):
+                return
+        place = place_of(fault.node)
+        better = in_users_words(fault.error, place)
+        tell(better, self.engine, place)
+        raise better from error
+
+    def _shape(self, value: Any) -> tuple[int | None, ...]:
+        known = self.engine.spec_of(value) if self.engine.owns(value) else value
+        return tuple(known.shape)
+
+
+def straight(plan: Plan, variant: Variant, slow: Call, apart: Call | None = None) -> Call:
     """The call of a function with one variant. Arguments that are not a list of as many values go
     to `slow`, and those with batches of different sizes to `apart`, if it is given.
     """
-    return _Writer(function, variant, slow, apart).written()
+    return _Writer(plan, variant, slow, apart).written()
 
 
 class _Writer:
     """Writes the text of one call and binds the objects in it."""
 
-    def __init__(self, function: Plan, variant: Variant, slow: Call, apart: Call | None) -> None:
-        self.function = function
+    def __init__(self, plan: Plan, variant: Variant, slow: Call, apart: Call | None) -> None:
+        self.plan = plan
         self.variant = variant
         self.apart = apart
-        self.engine = engine = function.engine
+        self.engine = engine = plan.engine
         self.replaced: frozenset[int] = getattr(variant.program.run, "written", frozenset())
         """The updates that `run` has written when it returns."""
         self.domains: list[Domain] = []
         self.thin: set[str] = set()
         """The names of what is fed in compressed rows."""
-        self.unrolled = len(function.variables) <= MOST_UNROLLED or bool(variant.thin)
+        self.unrolled = len(plan.variables) <= MOST_UNROLLED or bool(variant.thin)
         self.changed = ""
         """The condition, as text, that somebody has written over the values that were read."""
         self.source = Source(
@@ -91,7 +136,7 @@ class _Writer:
     def written(self) -> Call:
         """The compiled text."""
         self.source.names["hide"] = hide
-        if not self.function.updated:
+        if not self.plan.updated:
             return self._without_updates()
         locks = self._locks()
         with self._call():
@@ -119,7 +164,7 @@ class _Writer:
                 self.source.line("raise")
 
     def _join(self) -> None:
-        read = [*self.function.variables, *self.function.updated]
+        read = [*self.plan.variables, *self.plan.updated]
         self.domains = join(list(dict.fromkeys(read)))
         self.source.names.update({f"domain{i}": d for i, d in enumerate(self.domains)})
 
@@ -178,7 +223,7 @@ class _Writer:
     def _deferred(self) -> Iterator[None]:
         """Defer signals while some variables are new and others are not, if values can be lost."""
         follows = type(self.engine).current is not Engine.current
-        whole = not self.replaced or (follows and len(self.replaced) == len(self.function.updated))
+        whole = not self.replaced or (follows and len(self.replaced) == len(self.plan.updated))
         if whole:
             yield
             return
@@ -189,8 +234,8 @@ class _Writer:
     def _run(self, feeds: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Run the program, and return the names of its outputs as users get them."""
         source = self.source
-        outputs = [f"r{i}" for i in range(len(self.function.outputs))]
-        news = [f"n{i}" for i in range(len(self.function.updated))]
+        outputs = [f"r{i}" for i in range(len(self.plan.outputs))]
+        news = [f"n{i}" for i in range(len(self.plan.updated))]
         if news and not self.unrolled:
             news = ["*n"]
         targets = [*news, *outputs, *(["later"] if self.variant.program.written else [])]
@@ -201,11 +246,11 @@ class _Writer:
                 self._fetch(outputs, news)
         with source.block("except Exception as error:"):
             self._go_forward()
-            if self.function.keys:
+            if self.plan.keys:
                 source.line("undraw(sources, keys)")
             self._repeat_if_changed()
             self._explain(feeds)
-        if self._follows() or self.function.keys:
+        if self._follows() or self.plan.keys:
             with source.block("except BaseException:"):
                 self._go_forward()
                 if not self._follows():  # Else the step may have been made.
@@ -219,7 +264,7 @@ class _Writer:
                 source.line("pass")
             with source.block("except Exception as error:"):
                 self._explain(feeds)
-        for i, copied in enumerate(self.variant.copied):
+        for i, copied in enumerate(self.variant.program.copied):
             if copied:
                 source.line(f"r{i} = array(r{i})")
         return outputs
@@ -228,7 +273,7 @@ class _Writer:
         """Make NumPy arrays of the program's outputs, or wait for it if it has none."""
         source = self.source
         for i, name in enumerate(outputs):
-            if fetch := self.engine.fetching(self.function.outputs[i].spec):
+            if fetch := self.engine.fetching(self.plan.outputs[i].spec):
                 source.names[f"fetch{i}"] = fetch
                 source.line(f"{name} = fetch{i}({name})")
         if news and not outputs and type(self.engine).wait is not Engine.wait:
@@ -245,8 +290,8 @@ class _Writer:
         """The places of updated variables whose memory the program may take."""
         if type(self.engine).current is Engine.current:
             return []
-        known = {v: i for i, v in enumerate(self.function.variables)}
-        return [known[v] for v in self.function.updated if v in known]
+        known = {v: i for i, v in enumerate(self.plan.variables)}
+        return [known[v] for v in self.plan.updated if v in known]
 
     def _go_forward(self) -> None:
         """Store the new values of variables whose memory an interrupted program has taken."""
@@ -263,15 +308,15 @@ class _Writer:
     def _commit(self) -> None:
         """Give variables their new values: nothing can fail any more."""
         source, written, values = self.source, self.variant.program.written, []
-        lent = [i for i, yes in enumerate(self.variant.lent) if yes and i not in written]
+        lent = [i for i, yes in enumerate(self.variant.program.lent) if yes and i not in written]
         source.names.update(commit=self.engine.commit, setattr=setattr)
         if self.unrolled:
-            for i, variable in enumerate(self.function.updated):
+            for i, variable in enumerate(self.plan.updated):
                 source.names[f"u{i}"] = variable
                 values.append(f"{{engine: {f'lend(n{i})' if i in lent else f'n{i}'}}}")
             calls = ", ".join([f'(setattr, u{i}, "values", {x})' for i, x in enumerate(values)])
         else:
-            source.names["updated"] = self.function.updated
+            source.names["updated"] = self.plan.updated
             if lent:
                 source.names["lent"] = lent
                 with source.block("for i in lent:"):
@@ -283,40 +328,41 @@ class _Writer:
         elif values:
             targets = [f"u{i}.values" for i in range(len(values))]
             source.line(f"{', '.join(targets)} = {', '.join(values)}")
-        elif not self.unrolled and self.function.updated:
+        elif not self.unrolled and self.plan.updated:
             source.line(f"commit([{calls}])")
         if written or self.replaced:
             self._set_versions("domain{i}.count = domain{i}.count + 1")
 
     def _feeds(self) -> list[str]:
         # Switches chose the variant, so their values are not read again.
-        count, switches = len(self.function.inputs), self.function.switches
-        names = ["_" if i in switches else f"x{i}" for i in range(count)]
+        inputs, kept = self.plan.inputs, self.plan.kept
+        names = ["_" if p.is_phase() else f"x{i}" for i, p in enumerate(inputs)]
+        count = len(inputs)
         fits = f"type(inputs) is not list or len(inputs) != {count}"
         with self.source.block(f"if more or {fits}:"):
             self.source.line("return slow(inputs, *more)")
         if names:
             self.source.line(f"{', '.join(names)}, = inputs")
-        read = [(i, name) for i, name in enumerate(names) if i not in switches]
+        read = [(i, name) for i, name in enumerate(names) if name != "_"]
         for i, name in read:
-            self._feed(i, name)
+            self._feed(i, name, kept[i])
         if self.apart is not None:
             self.source.names.update(apart=self.apart, size=self.engine.first_size)
-            sizes = " == ".join([f"size(x{i})" for i in self.function.batches])
+            sizes = " == ".join([f"size(x{i})" for i in self.plan.batches])
             with self.source.block(f"if not {sizes}:"):
                 self.source.line("return apart(inputs)")
         return [name for _, name in read]
 
-    def _feed(self, i: int, name: str) -> None:
+    def _feed(self, i: int, name: str, kept: bool) -> None:
         """Take an array that fits as it is. Anything else goes through the checks."""
-        source, spec, kept = self.source, self.function.inputs[i].spec, self.function.kept[i]
-        make = self.variant.thin.get(self.function.inputs[i])
+        source, spec = self.source, self.plan.inputs[i].spec
+        make = self.variant.thin.get(self.plan.inputs[i])
         if make is not None:
             self.thin.add(name)
             source.names[f"f{i}"] = make
             source.line(f"{name} = f{i}({name})")
             return
-        source.names[f"f{i}"] = self.function.feeds[i]
+        source.names[f"f{i}"] = self.plan.feeds[i]
         if kept or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
             source.line(f"{name} = f{i}({name}, engine, {kept})")
             return
@@ -326,7 +372,7 @@ class _Writer:
             wrong.append(f"{name}.ndim != {len(spec.shape)}")
             known = [(k, n) for k, n in enumerate(spec.shape) if n is not None]
             wrong += [f"{name}.shape[{k}] != {n}" for k, n in known]
-            if (parts := self.function.policy.parts) > 1 and is_split(self.function.inputs[i]):
+            if (parts := self.plan.parts) > 1 and is_split(self.plan.inputs[i]):
                 wrong.append(f"{name}.shape[0] % {parts}")
         else:
             wrong.append(f"{name}.shape != {tuple(spec.shape)!r}")
@@ -342,15 +388,15 @@ class _Writer:
 
     def _keys(self) -> list[str]:
         """The keys of this run, drawn at once, as one value."""
-        if not self.function.keys:
+        if not self.plan.keys:
             return []
-        self.source.names.update(sources=self.function.keys, draw=draw, undraw=undraw)
+        self.source.names.update(sources=self.plan.keys, draw=draw, undraw=undraw)
         self.source.line("keys = draw(sources)")
         return ["feed(keys)"]
 
     def _variables(self) -> list[str]:
         """Read the variables. After the first call, the engine holds all their values."""
-        source, variables = self.source, self.function.variables
+        source, variables = self.source, self.plan.variables
         if not self.unrolled:
             return self._all_variables()
         source.names.update({f"v{i}": v for i, v in enumerate(variables)})
@@ -365,15 +411,15 @@ class _Writer:
                     source.line(f"w{i} = v{i}.values[engine]")
             with source.block("except KeyError:"):
                 targets = ", ".join([f"w{i}" for i in whole])
-                source.names["kept"] = {self.function.updated[i] for i in self.replaced}
+                source.names["kept"] = {self.plan.updated[i] for i in self.replaced}
                 source.names["variables"] = [variables[i] for i in whole]
                 source.line(f"{targets}, = read(variables, engine, kept)")
         return [f"*w{i}" if i in thin else f"w{i}" for i in range(len(variables))]
 
     def _all_variables(self) -> list[str]:
         """`_variables` by a loop."""
-        self.source.names["variables"] = self.function.variables
-        self.source.names["kept"] = {self.function.updated[i] for i in self.replaced}
+        self.source.names["variables"] = self.plan.variables
+        self.source.names["kept"] = {self.plan.updated[i] for i in self.replaced}
         with self.source.block("try:"):
             self.source.line("w = [v.values[engine] for v in variables]")
         with self.source.block("except KeyError:"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.codegen.programs import emit
-from backplane.compile.function import Function
+from backplane.compile.plan import Plan
 from backplane.core.graph import GIVEN_NAME, Constant, Placeholder, Tensor, constant, toposort
 from backplane.core.spec import Spec
 from backplane.engines import engine_of, get
@@ -34,29 +34,29 @@ class Wishes(NamedTuple):
     opset: int | None = None
 
 
-def export(function: Function, path: str | PathLike[str], wishes: Wishes) -> None:
-    """Write `function` as an ONNX model; see `KFunction.to_onnx` for the arguments."""
+def export(plan: Plan, path: str | PathLike[str], wishes: Wishes) -> None:
+    """Write a function as an ONNX model; see `KFunction.to_onnx` for the arguments."""
     names = _Names()
-    inputs = [p for i, p in enumerate(function.inputs) if i not in function.switches]
-    keys: dict[Tensor, Tensor] = {k: Placeholder(k.spec) for k in function.keys}
+    inputs = plan.fed
+    keys: dict[Tensor, Tensor] = {k: Placeholder(k.spec) for k in plan.keys}
     writer: Any = get(ENGINE)
     engine = writer.for_opset(wishes.opset)
-    results, nexts = _lowered(function, keys, wishes.phase, engine)
+    results, nexts = _lowered(plan, keys, wishes.phase, engine)
     read = set(toposort(results))
     keys = {k: p for k, p in keys.items() if p in read}
-    variables = [v for v in function.variables if v in read]
+    variables = [v for v in plan.variables if v in read]
     arguments = [*inputs, *variables, *keys.values()]
     input_names = _chosen(
-        function, "inputs", wishes.inputs, [_given(p) or p.name for p in inputs], names
+        plan, "inputs", wishes.inputs, [_given(p) or p.name for p in inputs], names
     )
     input_names += [names.unique(_given(v) or v.name) for v in variables]
     input_names += [names.unique("random_key") for _ in keys]
     name_of = dict(zip(arguments, input_names, strict=True))
 
-    count = len(function.outputs)
-    defaults = [(t.op and _given(t)) or f"output_{i}" for i, t in enumerate(function.outputs)]
-    output_names = _chosen(function, "outputs", wishes.outputs, defaults, names)
-    states = [*function.updated, *keys.values()]
+    count = len(plan.outputs)
+    defaults = [(t.op and _given(t)) or f"output_{i}" for i, t in enumerate(plan.outputs)]
+    output_names = _chosen(plan, "outputs", wishes.outputs, defaults, names)
+    states = [*plan.updated, *keys.values()]
     # A variable that is written and never read is not an input, but its new value is a result.
     output_names += [names.unique(name_of.get(t, _given(t) or t.name) + NEW) for t in states]
 
@@ -64,11 +64,11 @@ def export(function: Function, path: str | PathLike[str], wishes: Wishes) -> Non
     state = {position[old]: count + i for i, old in enumerate(states) if old in position}
     initial = {name_of[v]: v.numpy() for v in variables}
     initial |= {name_of[p]: np.array(k.words(), np.uint32) for k, p in keys.items()}  # type: ignore[attr-defined]
-    constant_ones = set(variables) - set(function.updated) if wishes.freeze else set()
+    constant_ones = set(variables) - set(plan.updated) if wishes.freeze else set()
     program = _program(engine, arguments, [*results, *[nexts[p] for p in keys.values()]])
     engine.export(
         program._replace(state=state), input_names, output_names, initial,
-        {name_of[v] for v in constant_ones}, Path(path), function.name, wishes.opset,
+        {name_of[v] for v in constant_ones}, Path(path), plan.name, wishes.opset,
     )  # fmt: skip
 
 
@@ -83,14 +83,11 @@ def _next(key: Tensor) -> Tensor:
 
 
 def _lowered(
-    function: Function, keys: dict[Tensor, Tensor], phase: int, engine: Engine
+    plan: Plan, keys: dict[Tensor, Tensor], phase: int, engine: Engine
 ) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
     """The outputs and new values of variables in primitives of the engine, and the next keys."""
-    results = [*function.outputs, *function.news, *map(_next, keys.values())]
-    replace: dict[Tensor, Tensor] = {**function.defaults, **keys}
-    for i in function.switches:
-        switch = function.inputs[i]
-        replace[switch] = constant(phase, switch.spec.dtype)
+    results = [*plan.outputs, *plan.news, *map(_next, keys.values())]
+    replace = {**plan.replaced([phase] * len(plan.switches)), **keys}
     for t in toposort(results):
         if isinstance(t, Constant) and not isinstance(t.value, np.ndarray):
             owner = engine_of(t.value)
@@ -102,13 +99,12 @@ def _lowered(
 
 
 def _program(engine: Engine, inputs: Sequence[Tensor], lowered: Sequence[Tensor]) -> Program:
-    emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
-    return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)
+    return emit(inputs, lowered, engine)._replace(inputs=specs)
 
 
 def _chosen(
-    function: Function,
+    plan: Plan,
     what: str,
     given: Sequence[str] | None,
     default: Sequence[str],
@@ -127,7 +123,7 @@ def _chosen(
     ):
         taken = f" and from {', '.join(sorted(names.taken))}" if names.taken else ""
         raise ValueError(
-            f"to_onnx of {function.name!r}: {what} must be a list of {count} "
+            f"to_onnx of {plan.name!r}: {what} must be a list of {count} "
             f"name{'s' * (count != 1)}, different from each other{taken}, got {given!r}"
         )
     return [names.unique(name) for name in given]

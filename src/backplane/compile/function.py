@@ -3,32 +3,54 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from backplane.compile import passes, sparse
-from backplane.compile.aliases import shared
-from backplane.compile.calls import straight
-from backplane.compile.plan import Call, Plan, Variant, signature
-from backplane.compile.program import compiled
+from backplane.compile import passes
+from backplane.compile.calls import Call, Variant, straight
+from backplane.compile.plan import Plan
+from backplane.compile.program import Request, compiled
 from backplane.compile.progress import shown
+from backplane.compile.sparse import Thin, in_rows, makers, thin_in
 from backplane.core.context import watcher
-from backplane.core.graph import Tensor
+from backplane.core.graph import Placeholder, Tensor
 from backplane.core.sizes import assuming
+from backplane.core.spec import Spec
+from backplane.ops import indexing
+from backplane.ops.shaping import squeeze
 
 
-class Function(Plan):
-    """A compiled function; see `K.function` for the arguments."""
+class Function:
+    """A plan and the calls that were compiled for it, each when it was first needed. `K.function`,
+    `K.eval` and sessions make it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._switches = [i for i, p in enumerate(plan.inputs) if p.is_phase()]
+        """The inputs that are learning phases."""
+        self.thin: Set[Tensor] = frozenset()
+        """The sparse matrices that programs take in compressed rows, since the first call."""
+        self.alike: list[Placeholder] = []
+        """The placeholders that had one size when the function was first called. Its program
+        expects that."""
+        self._calls: dict[tuple[Any, ...], Call] = {}
+        """By the values of the learning phases."""
+        self._apart: dict[tuple[Any, ...], Call] = {}
+        """The calls for batches of other sizes than those that `_calls` expect."""
+        self.call: Call | None = None
+        """The straight-line call, once there is one that serves whatever is fed."""
 
     def __call__(self, values: Sequence[Any] = (), *more: object) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
         if more:
             raise self.refusal(1 + len(more))
         if (watching := watcher()) is not None:
-            return watching.call(self, self.checked_count(values))
+            return watching.call(self.plan, self.checked_count(values))
         if self.call is not None:
             return self.call(values)
         return self._checked(values)
@@ -37,31 +59,33 @@ class Function(Plan):
         """`values`, after a check that there is one for each input. A learning phase at the end
         may be left out, and lists of arrays among the values are joined.
         """
+        inputs = self.plan.inputs
         if not isinstance(values, list | tuple):
             raise TypeError(
-                f"K.function {self.name!r}: inputs must be a list or tuple of values, "
+                f"K.function {self.plan.name!r}: inputs must be a list or tuple of values, "
                 f"{self.form()}, got {type(values).__name__}"
             )
         given = len(values)
-        if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
+        if given < len(inputs) and all(p.default is not None for p in inputs[given:]):
             # Agents leave it out where no layer asks for it.
-            values = [*values, *(p.default for p in self.inputs[given:])]
-        if len(values) != len(self.feeds):
+            values = [*values, *(p.default for p in inputs[given:])]
+        if len(values) != len(inputs):
             joined = _joined(values)
-            values = joined if len(joined) == len(self.feeds) else values
-        if len(values) != len(self.feeds):
+            values = joined if len(joined) == len(inputs) else values
+        if len(values) != len(inputs):
             raise ValueError(f"{self._takes()}, got {len(values)}")
         return values
 
     def form(self) -> str:
         """The form of a call of the function, for errors: `f([a, b])`."""
-        letters = "abcdefgh"[: len(self.feeds)]
-        return f"f([{', '.join(letters)}{', …' * (len(self.feeds) > len(letters))}])"
+        count = len(self.plan.inputs)
+        letters = "abcdefgh"[:count]
+        return f"f([{', '.join(letters)}{', …' * (count > len(letters))}])"
 
     def _takes(self) -> str:
-        count = len(self.feeds)
-        names = f" ({', '.join(p.name for p in self.inputs)})" if count else ""
-        return f"K.function {self.name!r} takes {count} value{'s' * (count != 1)}{names}"
+        count = len(self.plan.inputs)
+        names = f" ({', '.join(p.name for p in self.plan.inputs)})" if count else ""
+        return f"K.function {self.plan.name!r} takes {count} value{'s' * (count != 1)}{names}"
 
     def refusal(
         self, count: int, keywords: Iterable[str] = (), form: str | None = None
@@ -79,17 +103,18 @@ class Function(Plan):
         if more:
             raise self.refusal(1 + len(more))
         values = self.checked_count(values)
-        key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
+        plan = self.plan
+        key = tuple([plan.feeds[i](values[i], plan.engine, False) for i in self._switches])
         call = self._calls.get(key)
         if call is not None:
             return call(list(values))
-        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+        with self._compiling():
             if not self._calls:
-                self.thin = sparse.thin_in(self, values)
+                self.thin = thin_in(plan, values)
             call = self._calls[key] = self._straight(key, alike=self._are_alike(values))
-            self.call = self.call or (self._by_switches() if self.switches else call)
+            self.call = self.call or (self._by_switches() if self._switches else call)
             # Python's own error for keywords begins with this name.
-            self.call.__qualname__ = f"K.function {self.name!r}"
+            self.call.__qualname__ = f"K.function {plan.name!r}"
             return call(list(values))  # Some engines compile in the first run.
 
     def _are_alike(self, values: Sequence[Any]) -> bool:
@@ -97,48 +122,32 @@ class Function(Plan):
         prepared for a batch that is broadcast to another: most of the steps of a masked LSTM's
         gradient would be.
         """
-        if len(self.batches) < 2 or self.engine.mesh is not None:
+        batches = self.plan.batches
+        if len(batches) < 2 or self.plan.engine.mesh is not None:
             return False
-        shapes = [getattr(values[i], "shape", None) for i in self.batches]
+        shapes = [getattr(values[i], "shape", None) for i in batches]
         sizes = {shape[0] if isinstance(shape, tuple) and shape else None for shape in shapes}
         return len(sizes) == 1 and None not in sizes
 
     def _straight(self, key: tuple[Any, ...], alike: bool) -> Call:
-        batches = [self.inputs[i] for i in self.batches] if alike else []
+        batches = [self.plan.inputs[i] for i in self.plan.batches] if alike else []
         self.alike = self.alike or batches
-        variant = self._variant(key, batches)
-        return straight(self, variant, _slow(self), _other_sizes(self, key) if alike else None)
-
-    def _variant(self, switches: tuple[Any, ...], alike: Sequence[Tensor] = ()) -> Variant:
-        """The program for values of the learning phase; batches of `alike` have one size."""
-        inputs, replace = self.fixed(switches)
-        fed, state, replace = signature(self, inputs, replace)
-        graph = [*self.news, *self.outputs]
-        taken, fed, state, thin = sparse.in_rows(self, graph, fed, state)
-        with assuming(alike):
-            program = compiled(
-                self.engine, fed, taken, state=state, replace=replace, options=self.options
-            )
-        count = len(self.news)
-        copied, lent = shared(program.outputs[count:], program.outputs[:count])
-        program = program._replace(outputs=[])  # The call that is kept must not keep the graph.
-        if passes.applies("freeze", passes.Job(self.engine)):
-            program = program._replace(run=self.engine.repeated(program.run))
-        makers = sparse.makers(self, thin) if thin else {}
-        return Variant(program, copied, lent, self.engine, inputs, graph if inputs else [], makers)
+        variant = variant_of(self.plan, key, self.thin, batches)
+        apart = _other_sizes(self, key) if alike else None
+        return straight(self.plan, variant, _slow(self), apart)
 
     def apart(self, key: tuple[Any, ...]) -> Call:
         """The call for batches of different sizes."""
         call = self._apart.get(key)
         if call is None:
-            with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+            with self._compiling():
                 call = self._apart[key] = self._straight(key, alike=False)
         return call
 
     def _by_switches(self) -> Call:
         """The call that looks up the variant by the switches, or leaves it to `_checked`."""
         find, checked = self._calls.get, _slow(self)
-        take, one = itemgetter(*self.switches), len(self.switches) == 1
+        take, one = itemgetter(*self._switches), len(self._switches) == 1
 
         def call(inputs: Any = (), *more: object) -> list[np.ndarray]:
             try:
@@ -154,9 +163,51 @@ class Function(Plan):
         """The call of a function that has no inputs. It refers to variables, but to no computed
         tensor. So it can be kept with the outputs, and is freed with them.
         """
-        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
-            self.thin = sparse.thin_in(self, ())
-            return straight(self, self._variant(()), _takes_nothing)
+        with self._compiling():
+            return straight(
+                self.plan, variant_of(self.plan, (), thin_in(self.plan, ())), _takes_nothing
+            )
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        return shown(f"Compiling {self.plan.name!r} for {self.plan.engine.name}")
+
+
+def variant_of(
+    plan: Plan, switches: tuple[Any, ...], thin: Set[Tensor], alike: Sequence[Tensor] = ()
+) -> Variant:
+    """The program for values of the learning phases. It takes the matrices in `thin` in compressed
+    rows, and expects that the first axes of those in `alike` have one size.
+    """
+    request, parts = request_of(plan, switches, thin)
+    with assuming(alike):
+        program = compiled(request)
+    if passes.applies("freeze", passes.Job(plan.engine)):
+        program = program._replace(run=plan.engine.repeated(program.run))
+    graph = plan.graph if plan.fed else []
+    return Variant(program, plan.engine, plan.fed, graph, makers(plan, parts))
+
+
+def request_of(
+    plan: Plan, switches: tuple[Any, ...], thin: Set[Tensor]
+) -> tuple[Request, dict[Tensor, Thin]]:
+    """What is to be compiled for values of the learning phases, and the parts of the matrices in
+    `thin`, which it takes in their place.
+    """
+    # Keys travel as one array, so a call converts once, however many random ops there are.
+    packed = Placeholder(Spec((len(plan.keys), 4), "uint32"))
+    rows: dict[Tensor, Tensor] = {k: _row(packed, i) for i, k in enumerate(plan.keys)}
+    replace = {**plan.replaced(switches), **rows}
+    fed = [*plan.fed, *([packed] if plan.keys else []), *plan.variables]
+    graph, fed, parts = in_rows(plan, thin, fed)
+    place = {t: i for i, t in enumerate(fed)}
+    state = {place[v]: i for i, v in enumerate(plan.updated) if v in place}
+    request = Request(plan.engine, fed, graph, len(plan.news), state, replace, options=plan.options)
+    return request, parts
+
+
+def _row(packed: Tensor, index: int) -> Tensor:
+    part = indexing.slice(packed, slices=((index, index + 1, 1), (None, None, 1)))
+    return squeeze(part, axes=(0,))
 
 
 def _joined(values: Sequence[Any]) -> list[Any]:

@@ -42,45 +42,36 @@ PLAIN = Policy()
 Updates = dict[Variable, Tensor]
 
 
-class Planned(NamedTuple):
-    """The graph that runs in the place of the one that was given."""
-
-    outputs: list[Tensor]
-    updates: Updates
-    scale: Variable | None
-    """The variable that holds the scale of the loss."""
-
-
-def planned(
+def applied(
     policy: Policy,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     updates: Updates,
     cuts: Mapping[Tensor, Tensor],
-) -> Planned:
-    """The graph of a function with these inputs. `cuts` are the tensors that are fed in the place
-    of being computed, and their placeholders. ValueError if the loss cannot be scaled, or the batch
-    not be split.
+) -> tuple[list[Tensor], Updates, Variable | None]:
+    """The outputs and updates that run in the place of a function's own, and the variable that
+    holds the scale of the loss. `cuts` are the tensors that are fed in the place of being computed,
+    and their placeholders. ValueError if the loss cannot be scaled, or the batch not be split.
     """
-    plan = _Plan(list(outputs), updates, cuts)
-    scaling = policy.loss_scale if plan.used else None
+    graph = _Differentiated(list(outputs), updates, cuts)
+    scaling = policy.loss_scale if graph.used else None
     scale = None if scaling is None else _variable(scaling.initial, "loss_scale")
     if policy.precision is not None:
-        plan.lower(policy.precision, scale)
-    finite = [_finite(plan.used)] if scaling is not None and scaling.steps is not None else []
+        graph.lower(policy.precision, scale)
+    finite = [_finite(graph.used)] if scaling is not None and scaling.steps is not None else []
     if policy.parts > 1:
-        slopes = {t: slope.of_variable for t, slope in plan.slopes.items()}
-        both = [*plan.outputs, *finite]
-        split = accumulated(inputs, both, plan.updates, slopes, policy.parts)
-        plan.updates = dict(zip(plan.updates, split.news, strict=True))
-        plan.outputs, finite = split.outputs[: len(outputs)], split.outputs[len(outputs) :]
+        slopes = {t: slope.of_variable for t, slope in graph.slopes.items()}
+        both = [*graph.outputs, *finite]
+        both, news = accumulated(inputs, both, graph.updates, slopes, policy.parts)
+        graph.updates = dict(zip(graph.updates, news, strict=True))
+        graph.outputs, finite = both[: len(outputs)], both[len(outputs) :]
     if finite and scale is not None and scaling is not None:
-        kept = {v: ew.where(finite[0], new, v) for v, new in plan.updates.items()}
-        plan.updates = kept | _adapted(scale, finite[0], scaling.steps or 1)
-    return Planned(plan.outputs, plan.updates, scale)
+        kept = {v: ew.where(finite[0], new, v) for v, new in graph.updates.items()}
+        graph.updates = kept | _adapted(scale, finite[0], scaling.steps or 1)
+    return graph.outputs, graph.updates, scale
 
 
-class _Plan:
+class _Differentiated:
     """A graph with its gradients."""
 
     def __init__(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
+from backplane.compile.aliases import shared
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter, emit, writes_over
@@ -34,8 +35,9 @@ from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
-from backplane.engines.programs import Program, Steps
+from backplane.engines.programs import Steps
 from backplane.engines.roles.processes import agree
+from backplane.engines.table import NOTHING
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -58,69 +60,99 @@ def clear_programs() -> None:
     _programs.clear()
 
 
+class Request(NamedTuple):
+    """What is to be compiled: a graph from inputs to outputs, for an engine. `K.function`
+    makes it (`request_of`), and so do eager calls and whoever runs a graph op by op.
+    """
+
+    engine: Engine
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    """The new values of variables, then the others."""
+    news: int = 0
+    """The number of new values of variables."""
+    state: Mapping[int, int] = NOTHING
+    """From the positions of inputs that are replaced to those of their new values."""
+    replace: Mapping[Tensor, Tensor] = NOTHING
+    """Leaves that become others."""
+    eager: bool = False
+    """Whether the emitted Python itself is wanted, with each `stop_gradient` for the engine's own
+    tape."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Wishes that are passed on to the engine."""
+
+
+class Prepared(NamedTuple):
+    """The graph of a request after the passes, ready to be emitted. `prepared` makes it."""
+
+    request: Request
+    known: list[Tensor]
+    """The outputs as the first pass left them."""
+    inputs: list[Tensor]
+    """The inputs of the request, then the constants that became inputs."""
+    outputs: list[Tensor]
+    order: Sequence[Tensor]
+    """All nodes, operands before users."""
+
+    def key(self) -> Hashable:
+        """What is equal for graphs that share a program."""
+        engine, given = self.request.engine, self.request.inputs
+        return (
+            engine.name,
+            engine.device,
+            engine.mesh,
+            self.request.eager,
+            tuple([isinstance(t, Variable) for t in given]),
+            tuple(sorted(self.request.state.items())),
+            self.request.options,
+            passes.switched_off(),
+            _assumed(given),
+            key_of(self.order, self.inputs, self.outputs),
+        )
+
+
 class Compiled(NamedTuple):
-    """A program, and the facts about it that its callers need."""
+    """A compiled program, and what callers must know about the memory of its results. `compiled`
+    makes it.
+    """
 
     run: Callable[..., tuple[Any, ...]]
     """Takes the values of the inputs, then `constants`, and returns those of the outputs."""
     constants: list[Any]
     """The native values of the constants that became inputs."""
-    outputs: list[Tensor]
-    """The outputs as the first pass left them."""
+    copied: list[bool]
+    """The outputs behind the new values that share memory with something else, so that users get
+    copies."""
+    lent: list[bool]
+    """The new values that share memory with something else."""
     written: frozenset[int]
     """The outputs that are new values of variables, written over the old ones. The calls that
     `run` returns last write them."""
 
 
 @uncollected()
-def compiled(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    *,
-    state: dict[int, int] | None = None,
-    replace: dict[Tensor, Tensor] | None = None,
-    eager: bool = False,
-    options: tuple[tuple[str, Any], ...] = (),
-) -> Compiled:
-    """The program of a graph.
-
-    `state` maps the input positions of variables that are replaced to output positions. With
-    `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the engine's own
-    tape. `options` are passed on to the engine.
-    """
-    state = state or {}
-    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
-    simple, outputs, order, arrays = graph
-    arguments = [*inputs, *arrays]
-    key = (
-        engine.name,
-        engine.device,
-        engine.mesh,
-        eager,
-        tuple([isinstance(t, Variable) for t in inputs]),
-        tuple(sorted(state.items())),
-        options,
-        passes.switched_off(),
-        _assumed(inputs),
-        key_of(order, arguments, outputs),
-    )
-    _lay_out_kernels(engine, order)
+def compiled(request: Request) -> Compiled:
+    """The program of a graph."""
+    engine, graph = request.engine, prepared(request)
+    key = graph.key()
+    _lay_out_kernels(engine, graph.order)
     function = _programs.get(key)
     if function is None:
-        function = _programs[key] = _compile(
-            engine, arguments, outputs, order, state, eager, dict(options)
-        )
+        function = _programs[key] = _compile(graph)
         statistics.compilations += 1
         if len(_programs) > CACHE_LIMIT:
             _programs.popitem(last=False)
     else:
         statistics.cache_hits += 1
         _programs.move_to_end(key)
-    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
-    if not written.issubset(state.values()):
+    written = frozenset([i for i, t in enumerate(graph.outputs) if writes_over(t)])
+    if not written.issubset(request.state.values()):
         function, written = _committing(function, engine), frozenset()
-    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
+    constants = graph.inputs[len(request.inputs) :]
+    copied, lent = shared(graph.known[request.news :], graph.known[: request.news])
+    return Compiled(
+        function, [_native(engine, t, request.eager) for t in constants], copied, lent, written
+    )
 
 
 def _lay_out_kernels(engine: Engine, order: Sequence[Tensor]) -> None:
@@ -134,41 +166,24 @@ def _lay_out_kernels(engine: Engine, order: Sequence[Tensor]) -> None:
                 kernel.order = engine, wish
 
 
-class Prepared(NamedTuple):
-    """A graph after the passes, ready to be emitted."""
-
-    simple: list[Tensor]
-    """The outputs as the first pass left them."""
-    outputs: list[Tensor]
-    order: Sequence[Tensor]
-    arrays: list[Tensor]
-    """The constants that became inputs."""
-
-
 @sorted_once()
-def prepared(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    state: dict[int, int],
-    replace: dict[Tensor, Tensor] | None = None,
-    eager: bool = False,
-    options: tuple[tuple[str, Any], ...] = (),
-) -> Prepared:
-    """Run the passes; see `compiled` for the arguments."""
-    news = {inputs[i]: o for i, o in state.items()}
-    in_place = news if state and engine.updates_in_place(dict(options)) else {}
-    loops = not engine.has_kernels(dict(options))
+def prepared(request: Request) -> Prepared:
+    """Run the passes."""
+    engine, inputs, eager = request.engine, request.inputs, request.eager
+    options = dict(request.options)
+    news = {inputs[i]: o for i, o in request.state.items()}
+    in_place = news if news and engine.updates_in_place(options) else {}
+    loops = not engine.has_kernels(options)
     job = passes.Job(
-        engine, replace or {}, keep_stops=eager, loops=loops, state=in_place, news=news
+        engine, request.replace, keep_stops=eager, loops=loops, state=in_place, news=news
     )
-    simple, outputs = passes.optimized(outputs, job)
+    known, outputs = passes.optimized(request.outputs, job)
     # Libraries that build graphs of their own order them themselves. ONNX Runtime takes the results
     # the other way round.
     runs = "host_shapes" in engine.capabilities
     order = _in_order_of_depth(outputs, inputs) if runs else toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if is_array(t) or not (eager or _is_open(t, engine))]
-    return Prepared(simple, outputs, order, arrays)
+    return Prepared(request, known, [*inputs, *arrays], outputs, order)
 
 
 def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -223,15 +238,9 @@ def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
     return t.value if eager else engine.detached(t.value)
 
 
-def _compile(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    order: Sequence[Tensor],
-    state: dict[int, int],
-    eager: bool,
-    options: dict[str, Any],
-) -> Callable[..., tuple[Any, ...]]:
+def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
+    request, _, inputs, outputs, order = graph
+    engine, state = request.engine, request.state
     dtypes = dtypes_in(order)
     if missing := dtypes & engine.missing_dtypes:
         raise NotImplementedError(
@@ -240,48 +249,32 @@ def _compile(
         )
     if engine.largest_size < Engine.largest_size:
         _check_sizes(engine, [*inputs, *order])
-    emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
-    emitted = emitter.emit()
+    emitted = emitter_for(graph).emit()
     if engine.mesh is not None:
         agree(engine, "the program of a function", emitted.source)
-    program = Program(
-        emitted.function,
-        [t.spec for t in inputs],
-        [t.spec for t in outputs],
-        state,
+    program = emitted._replace(
+        state=state,
         dtypes=dtypes,
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
-        lowerings=emitted.lowerings,
-        source=emitted.source,
-        sizes_from_values=emitted.sizes_from_values,
-        values_from_host=emitted.values_from_host,
         tables=tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
         lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
-        options=options,
+        options=dict(request.options),
     )
-    return engine.eager(program) if eager else engine.compile(program)
+    return engine.eager(program) if request.eager else engine.compile(program)
 
 
-def emitter_for(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    order: Sequence[Tensor],
-    state: dict[int, int],
-    eager: bool,
-    options: Mapping[str, Any],
-) -> Emitter:
+def emitter_for(graph: Prepared) -> Emitter:
     """The writer of a prepared graph's text."""
-    writes = "out" in engine.capabilities or (not eager and engine.writes(options))
-    news = {outputs[i] for i in state.values()}
+    request, options = graph.request, dict(graph.request.options)
+    engine, eager = request.engine, request.eager
     return Emitter(
-        inputs,
-        outputs,
+        graph.inputs,
+        graph.outputs,
         engine,
-        news=news,
-        order=order,
-        writes=writes,
+        news={graph.outputs[i] for i in request.state.values()},
+        order=graph.order,
+        writes="out" in engine.capabilities or (not eager and engine.writes(options)),
         hands_out=eager or bool(options.get("native")),
     )
 

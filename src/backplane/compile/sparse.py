@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,54 +106,42 @@ def _is_leaf(t: Tensor) -> bool:
     return isinstance(t, Placeholder | Variable) or is_array(t)
 
 
-def thin_in(function: Plan, values: Sequence[Any]) -> set[Tensor]:
+def thin_in(plan: Plan, values: Sequence[Any]) -> set[Tensor]:
     """The matrices that a function's programs take in compressed rows, given the first feeds."""
-    engine, options = function.engine, dict(function.options)
+    engine, options = plan.engine, dict(plan.options)
     on = passes.applies("compressed_rows", passes.Job(engine))
     if not on or engine.mesh is not None or not engine.has_kernels(options):
         return set()
-    leaves = [*function.inputs, *function.variables]
-    graph = [*function.news, *function.outputs]
+    leaves, graph = [*plan.inputs, *plan.variables], plan.graph
     if not any(t.spec.sparse for t in leaves) and not _has_sparse_constant(graph):
         return set()
-    given: dict[Tensor, Any] = dict(zip(function.inputs, values, strict=False))
-    updated = {*function.updated}
-    candidates = multiplied(graph, function.inputs)
-    return {t for t in candidates if t not in updated and holds_thin(given.get(t, t))}
-
-
-class InRows(NamedTuple):
-    """A program that takes the parts of thin matrices."""
-
-    graph: list[Tensor]
-    fed: list[Tensor]
-    state: dict[int, int]
-    """The outputs that replace fed values, by their positions."""
-    thin: dict[Tensor, Thin]
+    given: dict[Tensor, Any] = dict(zip(plan.inputs, values, strict=False))
+    candidates = multiplied(graph, plan.inputs).difference(plan.updated)
+    return {t for t in candidates if holds_thin(given.get(t, t))}
 
 
 def in_rows(
-    function: Plan, graph: list[Tensor], fed: list[Tensor], state: dict[int, int]
-) -> InRows:
-    """The program of a function with the parts in the place of the matrices in `function.thin`."""
-    if not function.thin:
-        return InRows(graph, fed, state, {})
-    graph, thin = thinned(graph, function.thin, function.inputs)
-    taken = [x for t in fed for x in (thin[t].fed() if t in thin else [t])]
-    place = {t: i for i, t in enumerate(taken)}
-    return InRows(graph, taken, {place[fed[i]]: output for i, output in state.items()}, thin)
+    plan: Plan, leaves: Set[Tensor], fed: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor], dict[Tensor, Thin]]:
+    """A function's graph and what is fed, with the parts in the place of the matrices in `leaves`,
+    and these parts.
+    """
+    if not leaves:
+        return plan.graph, fed, {}
+    graph, thin = thinned(plan.graph, leaves, plan.inputs)
+    return graph, [x for t in fed for x in (thin[t].fed() if t in thin else [t])], thin
 
 
-def makers(function: Plan, thin: Mapping[Tensor, Thin]) -> dict[Tensor, Any]:
+def makers(plan: Plan, thin: Mapping[Tensor, Thin]) -> dict[Tensor, Any]:
     """By placeholder and variable: what makes the parts of its value."""
     made_by: dict[Tensor, Any] = {}
-    for i, t in enumerate(function.inputs):
+    for i, t in enumerate(plan.inputs):
         if t in thin:
-            what = f"K.function {function.name!r}: input {i} ({t.name!r})"
-            made_by[t] = Feeding(thin[t], function.engine, function.feeds[i], what)
-    for v in function.variables:
+            what = f"K.function {plan.name!r}: input {i} ({t.name!r})"
+            made_by[t] = Feeding(thin[t], plan.engine, plan.feeds[i], what)
+    for v in plan.variables:
         if v in thin:
-            made_by[v] = Reading(thin[v], function.engine)
+            made_by[v] = Reading(thin[v], plan.engine)
     return made_by
 
 

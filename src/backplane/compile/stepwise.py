@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.passes.prune import prune
-from backplane.compile.program import compiled
+from backplane.compile.plan import Plan
+from backplane.compile.program import Request, compiled
 from backplane.compile.source_map import failed_at, place_of
 from backplane.core.graph import (
     Constant,
@@ -34,9 +35,6 @@ from backplane.core.variable import assign, lent
 from backplane.engines.base import Engine
 from backplane.engines.table import Value
 from backplane.ops.control import cond_, scan_, while_loop_
-
-if TYPE_CHECKING:
-    from backplane.compile.function import Function
 
 
 class Step(NamedTuple):
@@ -134,7 +132,8 @@ class Stepper:
             made = rebuild(node, tuple(inputs), keep_spec=UNREAD in node.inputs)
             results = outputs_of(made) if node.op.multiple else [made]
             given = [t for t in inputs if isinstance(t, Placeholder)]
-            run, constants, *_ = compiled(self.engine, given, results, options=self.options)
+            request = Request(self.engine, given, results, options=self.options)
+            run, constants, *_ = compiled(request)
             program = self._programs[key] = (
                 (lambda *values: run(*values, *constants)) if constants else run
             )
@@ -214,28 +213,28 @@ def as_built(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> lis
 
 
 def call_stepwise(
-    function: Function, values: Sequence[Any], stepper: Stepper, graph: Graphs = as_built
+    plan: Plan, values: Sequence[Any], stepper: Stepper, graph: Graphs = as_built
 ) -> list[np.ndarray]:
     """A function's outputs as NumPy arrays, op by op. A failure changes no variable."""
-    engine, replace = function.engine, dict(function.defaults)
+    engine, replace = plan.engine, dict(plan.defaults)
     leaves: dict[Tensor, Value] = {}
-    for i, (p, value) in enumerate(zip(function.inputs, values, strict=True)):
-        fed = function.feeds[i](value, engine, False)
-        if i in function.switches:
+    for i, (p, value) in enumerate(zip(plan.inputs, values, strict=True)):
+        fed = plan.feeds[i](value, engine, False)
+        if p.is_phase():
             replace[p] = constant(fed, p.spec.dtype)
         else:
             leaves[p] = fed
-    keys = draw(function.keys)
+    keys = draw(plan.keys)
     try:
-        leaves |= zip(function.keys, map(engine.feed, keys), strict=True)
-        leaves |= zip(function.variables, lent(function.variables, engine), strict=True)
+        leaves |= zip(plan.keys, map(engine.feed, keys), strict=True)
+        leaves |= zip(plan.variables, lent(plan.variables, engine), strict=True)
         # The outputs first: what a gradient gets wrong mostly comes from what is before it.
-        results = stepper.run(graph([*function.outputs, *function.news], replace), leaves)
+        results = stepper.run(graph([*plan.outputs, *plan.news], replace), leaves)
     except BaseException:
-        undraw(function.keys, keys)
+        undraw(plan.keys, keys)
         raise
     arrays = [np.array(engine.to_numpy(value)) for value in results]
-    count = len(function.outputs)
-    if function.updated:
-        assign(function.updated, arrays[count:])
+    count = len(plan.outputs)
+    if plan.updated:
+        assign(plan.updated, arrays[count:])
     return arrays[:count]

@@ -70,11 +70,11 @@ def _results(submit: Callable[[], Future[Any]], ahead: int) -> Iterator[Any]:
 
 def prepared_for(function: Function, values: object) -> list[Any]:
     """Copies of the inputs' values, checked and converted: a reader may reuse its arrays."""
-    given = function.checked_count(values)
+    plan, given = function.plan, function.checked_count(values)
     return [
         # The call converts a sparse matrix.
         deepcopy(value)
         if p.spec.sparse and stored(value) is not None
-        else feed(value, function.engine, True)
-        for p, feed, value in zip(function.inputs, function.feeds, given, strict=True)
+        else feed(value, plan.engine, True)
+        for p, feed, value in zip(plan.inputs, plan.feeds, given, strict=True)
     ]

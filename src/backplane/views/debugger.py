@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backplane.compile.function import Function
+from backplane.compile.plan import Plan
 from backplane.compile.source_map import calls_of
 from backplane.compile.stepwise import Step, Stepper, as_built, call_stepwise
 from backplane.core.graph import Tensor
@@ -69,9 +69,9 @@ class Debugger:
 
     # --- running ----------------------------------------------------------------------------------
 
-    def call(self, function: Function, values: Sequence[Any]) -> list[np.ndarray]:
+    def call(self, plan: Plan, values: Sequence[Any]) -> list[np.ndarray]:
         """Call a function op by op."""
-        return call_stepwise(function, values, self._stepper(function.engine, function.name))
+        return call_stepwise(plan, values, self._stepper(plan.engine, plan.name))
 
     def program(
         self,

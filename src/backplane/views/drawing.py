@@ -23,10 +23,11 @@ Root = tuple[Tensor, Item | None]
 
 def roots_of_function(function: Function) -> list[Root]:
     """The outputs and updates of a function, with their marks."""
-    marks = [Item("output", f"output {i}") for i in range(len(function.outputs))]
-    marks += [Item("state", f"update {v.name}") for v in function.updated]
-    values = [t.inputs[0] if isinstance(t, Update) else t for t in function.news]
-    return _pruned([*function.outputs, *values], marks)
+    whole = function.plan
+    marks = [Item("output", f"output {i}") for i in range(len(whole.outputs))]
+    marks += [Item("state", f"update {v.name}") for v in whole.updated]
+    values = [t.inputs[0] if isinstance(t, Update) else t for t in whole.news]
+    return _pruned([*whole.outputs, *values], marks)
 
 
 def roots_of_tensors(tensors: Sequence[Tensor]) -> list[Root]:

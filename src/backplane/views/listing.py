@@ -7,11 +7,9 @@ from typing import Any
 
 from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter
-from backplane.compile.function import Function
-from backplane.compile.plan import signature
+from backplane.compile.function import Function, request_of
 from backplane.compile.program import closed, emitter_for, prepared
 from backplane.compile.source_map import Place
-from backplane.compile.sparse import in_rows
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.sizes import assuming
 from backplane.core.source import Source
@@ -30,16 +28,12 @@ def source(function: Function, switches: Sequence[Any]) -> Text:
 
 
 def _source(function: Function, switches: Sequence[Any]) -> Text:
-    engine, options = function.engine, dict(function.options)
-    inputs, replace = function.fixed(tuple(switches))
-    fed, state, replace = signature(function, inputs, replace)
-    results, fed, state, _ = in_rows(function, [*function.news, *function.outputs], fed, state)
-    graph = prepared(engine, fed, results, state, replace, False, function.options)
-    taken = [*fed, *graph.arrays]
-    emitter = emitter_for(engine, taken, graph.outputs, graph.order, state, False, options)
+    engine = function.plan.engine
+    graph = prepared(request_of(function.plan, tuple(switches), function.thin)[0])
+    emitter = emitter_for(graph)
     emitter.emit()
-    head = [f"# {function.name}, emitted for the engine {engine.name}"]
-    head += [f"# a{i}: {described(t)}, {spec_text(t.spec)}" for i, t in enumerate(taken)]
+    head = [f"# {function.plan.name}, emitted for the engine {engine.name}"]
+    head += [f"# a{i}: {described(t)}, {spec_text(t.spec)}" for i, t in enumerate(graph.inputs)]
     texts = ["\n".join([*head, *_lines(emitter.source)])]
     texts += [
         "\n".join([f"# {title}", *_lines(source)])

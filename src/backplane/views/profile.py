@@ -151,8 +151,9 @@ class Profile:
 
 def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
     """Profile a call. Variables and random numbers are afterwards as they were before."""
-    engine = function.engine
-    made = Profile(function.name, engine.name, "fuses" in engine.capabilities)
+    plan = function.plan
+    engine = plan.engine
+    made = Profile(plan.name, engine.name, "fuses" in engine.capabilities)
     runs: list[list[Record]] = []
 
     def watch(step: Step) -> None:
@@ -162,17 +163,17 @@ def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
     def optimized(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> list[Tensor]:
         return passes.optimized(outputs, passes.Job(engine, replace)).outputs
 
-    touched: list[Variable] = list(dict.fromkeys([*function.variables, *function.updated]))
-    before, counters = arrays(touched), [key.counter for key in function.keys]
+    touched: list[Variable] = list(dict.fromkeys([*plan.variables, *plan.updated]))
+    before, counters = arrays(touched), [key.counter for key in plan.keys]
     try:
         made.call = _whole(function, values, repeat)
         stepper = Stepper(engine, watch)
         for _ in range(repeat + 1):
             runs.append([])
-            call_stepwise(function, values, stepper, optimized)
+            call_stepwise(plan, values, stepper, optimized)
     finally:
         assign(touched, before)
-        for key, counter in zip(function.keys, counters, strict=True):
+        for key, counter in zip(plan.keys, counters, strict=True):
             key.counter = counter
     # The first run compiles. Random numbers may make a loop or branch of another run longer.
     length = len(runs[1])

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from backplane.compile.function import Function
+from backplane.compile.plan import Plan
 from backplane.compile.stepwise import as_built
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
@@ -28,18 +28,18 @@ def rendered(*parts: Any) -> Text:
     return Text("\n".join([line.rstrip() for line in capture.get().splitlines()]))
 
 
-def summary(function: Function, unknown: int = 1) -> Text:
+def summary(plan: Plan, unknown: int = 1) -> Text:
     """The summary of a function. Unknown sizes count as `unknown`."""
-    outputs = as_built([*function.outputs, *function.news], function.defaults)
+    outputs = as_built([*plan.outputs, *plan.news], plan.defaults)
     order = toposort(outputs)
     nodes = [t for t in order if t.op is not None and t.op is not OUTPUT]
     table = Table("", "name", "shape", "dtype", box=box.SIMPLE, pad_edge=False)
     groups = (
-        ("input", function.inputs, True),
-        ("output", function.outputs, False),
-        ("state", function.variables, True),
+        ("input", plan.inputs, True),
+        ("output", plan.outputs, False),
+        ("state", plan.variables, True),
     )
-    updated = set(function.updated)
+    updated = set(plan.updated)
     for kind, tensors, named in groups:
         for i, t in enumerate(tensors):
             name = t.name if named else described(t)
@@ -48,12 +48,12 @@ def summary(function: Function, unknown: int = 1) -> Text:
                 what if len(tensors) == 1 else f"{what} {i}", name, shape_text(t.spec), t.dtype
             )
     kinds = Counter(name for t in nodes for name in _names(t))
-    weights = [v for v in function.variables if v.trainable]
-    state = sum(size(v.spec, unknown) for v in function.variables)
+    weights = [v for v in plan.variables if v.trainable]
+    state = sum(size(v.spec, unknown) for v in plan.variables)
     facts = Table(box=None, show_header=False, pad_edge=False)
     most = ", ".join([f"{n} {k}" for k, n in kinds.most_common(8)]) + ", …" * (len(kinds) > 8)
-    count = len(function.variables)
-    held = f"{_count(function.variables, unknown):,} in {count} variable{'s' * (count != 1)}"
+    count = len(plan.variables)
+    held = f"{_count(plan.variables, unknown):,} in {count} variable{'s' * (count != 1)}"
     rows = {
         "nodes": f"{sum(kinds.values())}: {most}",
         "gradients": f"{sum(bool(t.where and t.where.gradient) for t in nodes)} of these nodes",
@@ -63,7 +63,7 @@ def summary(function: Function, unknown: int = 1) -> Text:
     }
     for name, text in rows.items():
         facts.add_row(name, text)
-    title = f"{function.name}, for the engine {function.engine.name}"
+    title = f"{plan.name}, for the engine {plan.engine.name}"
     note = f"Results and work are estimates; unknown sizes (?) count as {unknown}."
     return rendered(title, table, facts, "", note)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,23 +32,11 @@ from backplane.core.source import Source
 from backplane.core.spec import is_float
 from backplane.engines import get, kernels
 from backplane.engines.base import Engine
+from backplane.engines.programs import Program
 from backplane.engines.table import Entry, Lowering
 from backplane.ops.creation import dim, sizes_among
 from backplane.ops.elementwise import cast
 from backplane.ops.remat import barrier
-
-
-class Emitted(NamedTuple):
-    """An emitted program."""
-
-    function: Callable[..., tuple[Any, ...]]
-    source: str
-    lowerings: Sequence[Lowering]
-    """The functions that it calls."""
-    sizes_from_values: bool
-    """Whether the size of a tensor is taken from the value of another, not from its size."""
-    values_from_host: bool
-    """Whether it makes values of what the host computes (`Engine.constant`)."""
 
 
 class Emitter:
@@ -161,8 +149,10 @@ class Emitter:
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def emit(self, whole: bool = True) -> Emitted:
-        """The program as a Python function. It is `whole` unless it runs inside another program."""
+    def emit(self, whole: bool = True) -> Program:
+        """The program, with what is known from its text. It is `whole` unless it runs inside
+        another program.
+        """
         source, around = self.source, self.engine.around if whole else None
         with source.block(f"def program({', '.join(self.names[t] for t in self.inputs)}):"):
             if around is None:
@@ -175,9 +165,15 @@ class Emitter:
                     self._body()
                 with source.block("finally:"):
                     source.line("change(before)")
-        function = self.finished()
-        host = bool(self.converters)
-        return Emitted(function, source.text, self.lowerings, self.sizes_from_values, host)
+        return Program(
+            self.finished(),
+            [t.spec for t in self.inputs],
+            [t.spec for t in self.outputs],
+            lowerings=self.lowerings,
+            source=source.text,
+            sizes_from_values=self.sizes_from_values,
+            values_from_host=bool(self.converters),
+        )
 
     def _body(self) -> None:
         for unit in self.units:
@@ -359,6 +355,6 @@ def emit(
     engine: Engine,
     *,
     whole: bool = True,
-) -> Emitted:
+) -> Program:
     """Emit the program of lowered outputs, `whole` unless it runs inside another one."""
     return Emitter(inputs, outputs, engine, writes="out" in engine.capabilities).emit(whole)
