@@ -72,6 +72,7 @@ PARTS = {
     "engines": "registry",
     "engines.base": "protocol",
     "engines.layouts": "protocol",
+    "engines.ownership": "protocol",
     "engines.factorizations": "protocol",
     "engines.fast": "protocol",
     "engines.formulas": "protocol",

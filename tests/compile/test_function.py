@@ -88,6 +88,17 @@ def test_outputs_and_variables_share_no_memory(engine: Any) -> None:
 
 
 @pytest.mark.usefixtures("both_texts")
+def test_a_variable_shares_no_memory_with_what_a_branch_hands_on(engine: Any) -> None:
+    v, x = K.variable(np.zeros(4)), K.placeholder(shape=(2, 2))
+    on = K.placeholder(shape=(), dtype="bool")
+    new = K.switch(on, lambda: K.reshape(x, (4,)), lambda: v + 1.0)
+    fed = np.ones((2, 2), "float32")
+    K.function([on, x], [], updates=[(v, new)])([np.array(True), fed])
+    fed[:] = 7
+    assert K.get_value(v).tolist() == [1.0] * 4
+
+
+@pytest.mark.usefixtures("both_texts")
 def test_an_output_that_is_also_an_update_is_a_copy(engine: Any) -> None:
     v = K.variable([1.0])
     new = v + 1.0

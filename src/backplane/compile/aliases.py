@@ -1,6 +1,9 @@
 """Aliasing: which tensors of a graph may share memory, and what must be copied for that.
 
 These facts follow from the traits of primitives alone. Passes, code generation and plans read them.
+When a value's memory is read for the last time is liveness (`codegen/buffers.py`), which also knows
+what an engine's lowerings share. Who owns the value of a variable is known when programs run
+(`engines/ownership.py`).
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
-from backplane.core.graph import Tensor
+from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.traits import Memory
 
@@ -28,6 +31,17 @@ def is_stretched(t: Tensor) -> bool:
             return True
         t = t.inputs[0]
     return False
+
+
+def writes_over(node: Tensor) -> bool:
+    """Whether `node` writes over its operands, or is a result of a node that does."""
+    op = node.inputs[0].op if node.op is OUTPUT else node.op
+    return op is not None and op.in_place
+
+
+def is_fixed(t: Tensor) -> bool:
+    """Whether who writes to an element of `t` may change a constant, or other elements."""
+    return is_stretched(t) or any(isinstance(root, Constant) for root in alias_roots([t]))
 
 
 def _count(t: Tensor) -> int | None:

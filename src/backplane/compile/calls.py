@@ -335,7 +335,7 @@ class _Writer:
 
     def _feeds(self) -> list[str]:
         # Switches chose the variant, so their values are not read again.
-        inputs, kept = self.plan.inputs, self.plan.kept
+        inputs, retained = self.plan.inputs, self.plan.retained
         names = ["_" if p.is_phase() else f"x{i}" for i, p in enumerate(inputs)]
         count = len(inputs)
         fits = f"type(inputs) is not list or len(inputs) != {count}"
@@ -345,7 +345,7 @@ class _Writer:
             self.source.line(f"{', '.join(names)}, = inputs")
         read = [(i, name) for i, name in enumerate(names) if name != "_"]
         for i, name in read:
-            self._feed(i, name, kept[i])
+            self._feed(i, name, retained[i])
         if self.apart is not None:
             self.source.names.update(apart=self.apart, size=self.engine.first_size)
             sizes = " == ".join([f"size(x{i})" for i in self.plan.batches])
@@ -353,7 +353,7 @@ class _Writer:
                 self.source.line("return apart(inputs)")
         return [name for _, name in read]
 
-    def _feed(self, i: int, name: str, kept: bool) -> None:
+    def _feed(self, i: int, name: str, retained: bool) -> None:
         """Take an array that fits as it is. Anything else goes through the checks."""
         source, spec = self.source, self.plan.inputs[i].spec
         make = self.variant.thin.get(self.plan.inputs[i])
@@ -363,8 +363,8 @@ class _Writer:
             source.line(f"{name} = f{i}({name})")
             return
         source.names[f"f{i}"] = self.plan.feeds[i]
-        if kept or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
-            source.line(f"{name} = f{i}({name}, engine, {kept})")
+        if retained or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
+            source.line(f"{name} = f{i}({name}, engine, {retained})")
             return
         source.names[f"d{i}"] = np.dtype(spec.dtype)
         wrong = [f"type({name}) is not ndarray", f"{name}.dtype is not d{i}"]

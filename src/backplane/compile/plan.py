@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backplane.compile.aliases import alias_root
+from backplane.compile.aliases import alias_roots
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.policy import PLAIN, Policy, Updates, applied
 from backplane.core.context import warn
@@ -71,10 +71,10 @@ class Plan(NamedTuple):
         ]  # fmt: skip
 
     @property
-    def kept(self) -> list[bool]:
-        """For each input, whether a variable keeps its memory, so that what is fed is copied."""
-        kept = {alias_root(t) for t in self.news}
-        return [p in kept for p in self.inputs]
+    def retained(self) -> list[bool]:
+        """For each input, whether a variable may keep its memory, so that what is fed is copied."""
+        roots = alias_roots(self.news)
+        return [p in roots for p in self.inputs]
 
     @property
     def fed(self) -> list[Placeholder]:

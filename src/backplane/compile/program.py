@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
-from backplane.compile.aliases import shared
+from backplane.compile.aliases import shared, writes_over
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.loop_steps import StepEmitter
-from backplane.compile.codegen.programs import Emitter, emit, writes_over
+from backplane.compile.codegen.programs import Emitter, emit
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
 from backplane.core.graph import (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from backplane.compile.aliases import alias_root
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.spec import Spec, bits
@@ -110,9 +111,8 @@ def peak(order: Sequence[Tensor], outputs: Iterable[Tensor], unknown: int) -> in
 
 def _owner(t: Tensor) -> Tensor:
     """The node whose memory a tensor is a view of."""
-    while t.op is not None and (t.op is OUTPUT or t.op.memory is Memory.VIEW):
-        t = t.inputs[0]
-    return t
+    root = alias_root(t)
+    return root.inputs[0] if root.op is OUTPUT else root
 
 
 def _own_bytes(node: Tensor, unknown: int) -> int:

@@ -1,4 +1,7 @@
-"""Liveness: how long the memory of a value is read, and which temporary is written over."""
+"""Liveness: how long the memory of a value is read, and which temporary is written over.
+
+Unlike aliasing, it knows the engine: some lowerings give views where the trait says `FRESH`.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from backplane.compile import passes
-from backplane.compile.aliases import alias_roots, is_stretched
+from backplane.compile.aliases import is_fixed, writes_over
 from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
@@ -187,8 +187,7 @@ class Emitter:
     def _result(self, t: Tensor) -> str:
         """The expression for an output, which users may write to element by element."""
         value = self.value(t)
-        fixed = self.hands_out and any(isinstance(root, Constant) for root in alias_roots([t]))
-        if fixed or (self.hands_out and is_stretched(t)):
+        if self.hands_out and is_fixed(t):
             return f"{self.source.bind(self.engine.copied, 'copied')}({value})"
         return value
 
@@ -333,12 +332,6 @@ def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
     """`order`, with nodes that overwrite operands behind all that may read these, or fail."""
     last = {unit: None for unit in order if isinstance(unit, Tensor) and writes_over(unit)}
     return [*[unit for unit in order if unit not in last], *last] if last else order
-
-
-def writes_over(node: Tensor) -> bool:
-    """Whether `node` writes over its operands, or is a result of a node that does."""
-    op = node.inputs[0].op if node.op is OUTPUT else node.op
-    return op is not None and op.in_place
 
 
 def _has_literal(value: object) -> bool:

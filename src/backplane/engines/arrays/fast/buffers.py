@@ -3,7 +3,7 @@
 A program makes arrays of the same sizes in each run. Memory that went back to the system in between
 comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step, a
 third of a step of Adam. So the last large arrays are kept, and given out again when nobody else
-refers to them.
+refers to them, by Python's count of references: results belong to users, who need not tell.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Steps of optimizers in place, block by block, with copy on write.
+"""Steps of optimizers in place, block by block, with copy on write (`engines.ownership`).
 
-Only arrays that nobody else knows are written to: those that a step itself has made, and initial
-values of variables that have never been lent. What came into a variable in another way may be known
-to others, and is copied at the first step. A lowering gives the arrays, in which the new values
-will be, and the calls that write them.
+A lowering gives the arrays, in which the new values will be, and the calls that write them.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.arrays.indexing import checked_rows
 from backplane.engines.formulas import STEPS, Instructions, counts, formula
+from backplane.engines.ownership import Ownership
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -41,14 +39,31 @@ Loop = Callable[[str, str, int], Callable[..., None] | None]
 """Gives an engine's own loop for a step, by its name, its dtype and the number of parameters, or
 None: a function of numbers and flat arrays, those that it writes to first, the gradient last."""
 
-Known = dict[int, Any]
-"""Weak references to arrays, by id: arrays cannot be hashed."""
 
-_own: Known = {}
-"""The arrays that belong to steps."""
-_initial: Known = {}
-"""The arrays that variables alone know, and that no step has written to."""
-_squares: Known = {}
+class Known:
+    """A set of arrays, by weak references and their ids: arrays cannot be hashed."""
+
+    def __init__(self) -> None:
+        self.references: dict[int, Any] = {}
+
+    def __contains__(self, x: Value) -> bool:
+        reference = self.references.get(id(x))
+        return reference is not None and reference() is x
+
+    def add(self, x: Value) -> None:
+        """Add an array, until it goes."""
+        # What Python calls when the array goes is C, unlike that of a `WeakValueDictionary`: a
+        # signal's handler would run there, between two writes, and what it raises would be lost.
+        self.references[id(x)] = ref(x, partial(self.references.pop, id(x)))
+
+    def discard(self, x: Value) -> bool:
+        """Remove an array; whether it was there."""
+        return self.references.pop(id(x), None) is not None
+
+
+_own = Known()
+_ownership = Ownership(initial=Known(), own=_own)
+_squares = Known()
 """The known squares, which hold no negative number."""
 
 
@@ -59,35 +74,23 @@ def adopted(value: Value) -> Value:
     if isinstance(value, np.ndarray):
         flags = value.flags
         if flags.owndata and flags.writeable and flags.c_contiguous:
-            _enter(_initial, value)
+            _ownership.initial.add(value)
     return value
 
 
 def lent(value: Value) -> Value:
     """The value as others may keep it: a copy, if a step may write to it later."""
-    _initial.pop(id(value), None)  # Before it is asked whether a step has taken it meanwhile.
-    written = isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
+    written = _ownership.lend(value) or (isinstance(value, np.ndarray) and value.base is not None)
     return np.array(value) if written else value
-
-
-def _is_in(known: Known, x: Value) -> bool:
-    reference = known.get(id(x))
-    return reference is not None and reference() is x
-
-
-def _enter(known: Known, x: Value) -> None:
-    # What Python calls when the array goes is C, unlike that of a `WeakValueDictionary`: a signal's
-    # handler would run there, between two writes, and what it raises would be lost.
-    known[id(x)] = ref(x, partial(known.pop, id(x)))
 
 
 def _owned(arrays: Arrays) -> list[Value]:
     """The arrays themselves where they are a step's own, or become so, else copies that are."""
     owned = []
     for x in arrays:
-        if not (_is_in(_own, x) or _taken(x)):
+        if not (x in _own or _ownership.take(x)):
             x = np.array(x, order="C")
-            _enter(_own, x)
+            _own.add(x)
         owned.append(x)
     return owned
 
@@ -95,21 +98,10 @@ def _owned(arrays: Arrays) -> list[Value]:
 def renamed(own: Value) -> Value:
     """Another array over a step's own memory: who compares identities takes it for a new value."""
     x = own.view()
-    _enter(_own, x)
-    if _is_in(_squares, own):
-        _enter(_squares, x)
+    _own.add(x)
+    if own in _squares:
+        _squares.add(x)
     return x
-
-
-def _taken(x: Value) -> bool:
-    """Make a variable's initial array a step's own; False if others may know it."""
-    if not _is_in(_initial, x):
-        return False
-    _enter(_own, x)
-    if _initial.pop(id(x), None) is None:  # Another thread has lent it meanwhile.
-        _own.pop(id(x), None)
-        return False
-    return True
 
 
 def split(arrays: Arrays, kinds: int) -> list[Arrays]:
@@ -140,7 +132,7 @@ def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | No
     are a step's own. What runs once is not worth it.
     """
     ps, written = kinds[0], [x for arrays in kinds[:-1] for x in arrays]
-    if not all(_is_in(_own, x) for x in written):
+    if not all(x in _own for x in written):
         return None
     function = loop(name, ps[0].dtype.name, sum([p.size for p in ps]))
     if function is None:
@@ -243,7 +235,7 @@ def adam_update(
     numbers.
     """
     ps, ms, vs, gs = split(arrays, 4)
-    usual = 0 <= beta2 <= 1 and all(_is_in(_squares, v) or bool((v >= 0).all()) for v in vs)
+    usual = 0 <= beta2 <= 1 and all(v in _squares or bool((v >= 0).all()) for v in vs)
     numbers = [
         np.asarray(x, ps[0].dtype) for x in (rate, beta1, 1 - beta1, beta2, 1 - beta2, epsilon)
     ]
@@ -251,9 +243,9 @@ def adam_update(
     ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
     for v in vs:
         if usual:
-            _enter(_squares, v)
+            _squares.add(v)
         else:
-            _squares.pop(id(v), None)
+            _squares.discard(v)
     if calls is None:
         calls = _adam_in_blocks(numbers, ps, ms, vs, gs, usual)
     return [*ps, *ms, *vs], calls

@@ -96,7 +96,9 @@ class Emission:
         return f"{targets} = {function}({', '.join(operands)})"
 
     def _reusable(self, x: Variable, node: Apply, last: dict[Variable, Apply]) -> bool:
-        """Whether the result of `node` may be written to `x`."""
+        """Whether the result of `node` may be written to `x`. Code generation asks the same of our
+        graphs (`Buffers.is_free`); this graph is PyTensor's, which its rewrites have changed.
+        """
         kind = node.outputs[0].type
         return (
             kind.ndim > 0

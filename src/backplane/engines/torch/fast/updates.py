@@ -1,9 +1,7 @@
-"""Steps of optimizers by the kernels of `torch.optim`, in place, with copy on write.
+"""Steps of optimizers by the kernels of `torch.optim`, in place, with copy on write
+(`engines.ownership`).
 
-Only tensors that nobody else knows are written to: those that a step itself has made, and initial
-values of variables that have never been lent. What came into a variable in another way may be known
-to others, and is copied at the first step. A lowering gives the tensors, in which the new values
-will be, and the calls that write them.
+A lowering gives the tensors, in which the new values will be, and the calls that write them.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ import torch
 
 from backplane.engines.arrays.fast.updates import split
 from backplane.engines.formulas import STEPS, Instructions, counts, formula
+from backplane.engines.ownership import Ownership
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import rows_of
 
 TABLE = Table()
 
-_MARK = "_backplane_own"
-_INITIAL = "_backplane_initial"
-"""Marks the tensors that only variables know, and that no step has written to."""
+_OWN = "_backplane_own"
+"""The attribute of tensors that are a step's own."""
 _NUMBER = "_backplane_number"
 
 Tensors = Sequence[Value]
@@ -32,14 +30,30 @@ Later = tuple[list[Value], list[tuple[Any, ...]]]
 """Tensors, and the calls after which they hold the results."""
 
 
-def may_be_written(value: Value) -> bool:
-    """Whether a later step may write to the memory of `value`."""
-    return hasattr(value, _MARK) or value._is_view()
+class Marked:
+    """The tensors that have an attribute."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __contains__(self, x: Value) -> bool:
+        return hasattr(x, self.name)
+
+    def add(self, x: Value) -> None:
+        """Set the attribute."""
+        setattr(x, self.name, True)
+
+    def discard(self, x: Value) -> bool:
+        """Delete the attribute; whether it was there."""
+        return x.__dict__.pop(self.name, None) is not None
+
+
+_ownership = Ownership(initial=Marked("_backplane_initial"), own=Marked(_OWN))
 
 
 def adopted(value: Value) -> Value:
     """The tensor, which only a variable knows, so that the first step may take it."""
-    setattr(value, _INITIAL, True)
+    _ownership.initial.add(value)
     return value
 
 
@@ -47,19 +61,12 @@ def lent(value: Value) -> Value:
     """A copy, if a step may write to the value later. Otherwise another tensor in the same memory,
     so that users can put it on the tape without touching the variable's.
     """
-    value.__dict__.pop(_INITIAL, None)  # Before it is asked whether a step has taken it meanwhile.
-    return value.clone() if may_be_written(value) else value.detach()
+    return value.clone() if _ownership.lend(value) or value._is_view() else value.detach()
 
 
 def _taken(x: Value, like: Value) -> bool:
     """Make a variable's initial tensor a step's own, if its order fits and nobody knows it."""
-    if not hasattr(x, _INITIAL) or x.stride() != like.stride():
-        return False
-    setattr(x, _MARK, True)
-    if x.__dict__.pop(_INITIAL, None) is None:  # Another thread has lent it meanwhile.
-        delattr(x, _MARK)
-        return False
-    return True
+    return x.stride() == like.stride() and _ownership.take(x)
 
 
 def _owned(tensors: Tensors, gs: Tensors) -> list[Value]:
@@ -69,20 +76,20 @@ def _owned(tensors: Tensors, gs: Tensors) -> list[Value]:
     PyTorch's convolutions take: a kernel in K's order would be copied at each call.
     """
     pairs = zip(tensors, gs, strict=True)
-    return [x if hasattr(x, _MARK) or _taken(x, g) else _copied(x, g) for x, g in pairs]
+    return [x if hasattr(x, _OWN) or _taken(x, g) else _copied(x, g) for x, g in pairs]
 
 
 def _states(tensors: Tensors, ps: Tensors) -> list[Value]:
     """The same, with the elements in the order of the parameters, which fused kernels expect."""
     return [
-        x if (hasattr(x, _MARK) and x.stride() == p.stride()) or _taken(x, p) else _copied(x, p)
+        x if (hasattr(x, _OWN) and x.stride() == p.stride()) or _taken(x, p) else _copied(x, p)
         for x, p in zip(tensors, ps, strict=True)
     ]
 
 
 def _copied(x: Value, like: Value) -> Value:
     made = torch.empty_like(like).copy_(x)
-    setattr(made, _MARK, True)
+    setattr(made, _OWN, True)
     return made
 
 
@@ -96,7 +103,7 @@ def _number(x: Value) -> Any:
     """A scalar as a number. On an accelerator that waits for all work before it, so a tensor that
     stays the same from step to step, such as a constant, is asked once.
     """
-    if x.is_cpu or hasattr(x, _MARK):
+    if x.is_cpu or hasattr(x, _OWN):
         return x.item()
     number = getattr(x, _NUMBER, None)
     if number is None:
@@ -198,7 +205,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     if isinstance(a, torch.Tensor):  # The kernel takes a tensor of float32 only.
         usual = usual and ps[0].dtype != torch.float64
     # The kernel's root of a negative number is NaN. What a step has made is none.
-    if not usual or any(not hasattr(v, _MARK) and bool((v < 0).any()) for v in vs):
+    if not usual or any(not hasattr(v, _OWN) and bool((v < 0).any()) for v in vs):
         return _written_out(a, b1, b2, e, ps, ms, vs, gs)
     ps = _owned(ps, gs)
     ms, vs = _states(ms, ps), _states(vs, ps)
