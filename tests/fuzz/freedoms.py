@@ -58,7 +58,7 @@ class Freedoms(Noise):
 
     def overflowing(self, node: Tensor, operands: list[Any], found: Any) -> Any:
         """`found`, with random elements where an intermediate result may be too large."""
-        most = LARGEST[node.spec.dtype]
+        most = LARGEST[self.range(node.spec.dtype)]
         wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
         assert self.rng is not None
         assert node.op is not None
@@ -90,8 +90,9 @@ class Freedoms(Noise):
             terms = t.inputs if t.op is not None and t.op.name == "sub" else ()
             large: Any = False
             for term in terms:
-                product = np.abs(np.asarray(exact.get(term, 0.0)) * np.asarray(scale))
-                large = large | (product > LARGEST[node.spec.dtype])
+                size = np.abs(np.asarray(exact.get(term, 0.0)))
+                product = np.where(np.isfinite(size), size, 0.0) * np.abs(scale)
+                large = large | (product > LARGEST[self.range(node.spec.dtype)])
             if np.any(large):
                 kinds = self.chosen(np.shape(found)), self.chosen(np.shape(found))
                 lost = np.where(kinds[0], np.nan, np.where(kinds[1], np.inf, -np.inf))

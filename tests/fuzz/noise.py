@@ -52,12 +52,18 @@ class Noise:
     """Moves values at random, if there is a generator of random numbers."""
 
     rng: np.random.Generator | None
+    keeps_halves = False
+    """Whether float16 results stay in float32, which does not overflow, from one to the next."""
+
+    def range(self, dtype: str) -> str:
+        """The dtype in whose range results of `dtype` are held."""
+        return "float32" if self.keeps_halves and dtype == "float16" else dtype
 
     def flushed(self, value: Any, dtype: str) -> Any:
         """`value`, where numbers below the normal ones may be 0."""
         if self.rng is None or not is_float(dtype):
             return value
-        small = (np.abs(value) < TINY[dtype]) & (value != 0)
+        small = (np.abs(value) < TINY[self.range(dtype)]) & (value != 0)
         if not small.any():
             return value
         return np.where(small & (self.noise(np.shape(value)) < 0), 0.0 * value, value)
@@ -88,7 +94,7 @@ class Noise:
             return value
         value = np.asarray(value, "float64")
         if dtype != "float64":
-            large = np.abs(value) > LARGEST[dtype]
+            large = np.abs(value) > LARGEST[self.range(dtype)]
             # Compilers may keep more than 16 bits, and fuse a product with a sum: of all elements.
             if self.rng is not None and (dtype == "float16" or name == "mul"):
                 large &= ~self.chosen(value.shape)
@@ -101,7 +107,7 @@ class Noise:
         if name in EXACT:
             return value
         if name == "exp":  # Kernels that scale by a power of 2 may overflow too early.
-            large = (value > LARGEST[dtype] / 2) & ~self.chosen(value.shape)
+            large = (value > LARGEST[self.range(dtype)] / 2) & ~self.chosen(value.shape)
             value = np.where(large, np.inf, value)
         if name in RELATIVE_TO_ONE:
             value = value + self.noise(value.shape) * UNIT[dtype]
@@ -127,7 +133,7 @@ class Noise:
         noise = self.noise(value.shape) * UNIT[dtype] * times
         moved = value * (1 + noise)
         # Numbers of 16 bits are often equal, or whole, where more precise ones are not.
-        if dtype == "float16" and self.rng.random() < 0.5:
+        if self.range(dtype) == "float16" and self.rng.random() < 0.5:
             moved = moved.astype("float16").astype("float64")
         if digits is not NEVER:
             exact = is_short(value, dtype, digits)
@@ -135,9 +141,9 @@ class Noise:
                 exact = exact & is_short(np.asarray(factor), dtype)
             moved = np.where(exact, value, moved)
         size = np.abs(value)
-        if not (size > LARGEST[dtype] / 2).any():
+        if not (size > LARGEST[self.range(dtype)] / 2).any():
             return self.flushed(moved, dtype)
-        edge = np.abs(size / LARGEST[dtype] - 1) < 0.01
+        edge = np.abs(size / LARGEST[self.range(dtype)] - 1) < 0.01
         return np.where(edge & (noise > 0), np.sign(value) * np.inf, self.flushed(moved, dtype))
 
 

@@ -131,6 +131,8 @@ class Evaluation(Freedoms):
         self, rng: np.random.Generator | None, plans: Plans | None = None, walks: Walks = ()
     ) -> None:
         self.rng = rng
+        # Chains of many operations, too: all of them in a part of the evaluations.
+        self.keeps_halves = rng is not None and rng.random() < 0.25
         self.plans = {} if plans is None else plans
         self.drawn: set[Tensor] = set()
         self.left = iter(walks)
@@ -214,7 +216,8 @@ class Evaluation(Freedoms):
         times = 1.0
         if name in ("sum", "sum_to", "mean"):  # their rounding errors grow with the terms
             terms = np.size(operands[0]) // max(1, np.size(found))
-            times = max(1.0, math.log2(max(1, terms)) / 4)
+            # Kernels add pairs, or one by one: then errors grow with the root of their number.
+            times = max(1.0, math.log2(max(1, terms)) / 4, math.sqrt(terms) / 4)
         # A division by a number may be a product with its inverse.
         if name == "div" and not np.all(is_short(1 / np.asarray(operands[1]), node.spec.dtype)):
             name = "reciprocal"
