@@ -248,18 +248,7 @@ def _abstract(
         if value.dtype == object and any(map(engine.owns, value.flat)):
             # It is a shape, and some sizes are tensors of the engine.
             return _abstract(value.tolist(), engine, leaves, specs, arrays, borrowed)
-        if not arrays:
-            return value
-        if value.dtype == object:
-            value = np.array(value.tolist())
-        checked(value, value)
-        known = engine.known_sizes(value)
-        if known is not None:
-            return constant(known)
-        leaves.append(engine.from_numpy(value))
-        spec = engine.spec_of(leaves[-1])
-        specs.append(spec if engine.holds_arrays else ArraySpec(spec))
-        return Slot(len(leaves) - 1)
+        return _abstract_array(value, engine, leaves, specs) if arrays else value
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
     else:
@@ -268,6 +257,21 @@ def _abstract(
             return constant(known)
     leaves.append(value)
     specs.append(native_spec(engine, value))
+    return Slot(len(leaves) - 1)
+
+
+def _abstract_array(
+    value: np.ndarray, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec]
+) -> Any:
+    if value.dtype == object:
+        value = np.array(value.tolist())
+    checked(value, value)
+    known = engine.known_sizes(value)
+    if known is not None:
+        return constant(known)
+    leaves.append(engine.from_numpy(value))
+    spec = engine.spec_of(leaves[-1])
+    specs.append(spec if engine.holds_arrays else ArraySpec(spec))
     return Slot(len(leaves) - 1)
 
 
@@ -325,12 +329,8 @@ def trace(
     made.keys = [t for t in order if isinstance(t, KeySource)]
     made.variables = [t for t in order if isinstance(t, Variable)]
     made.foreign = any(isinstance(t, Constant) and not is_array(t) for t in order)
-    replace: dict[Tensor, Tensor] = {}
-    for t in order:
-        if isinstance(t, Placeholder) and t not in inputs:
-            if t.default is None:
-                raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
-            replace[t] = constant(t.default, t.spec.dtype)
+    unfed = [t for t in order if isinstance(t, Placeholder) and t not in inputs]
+    replace = _defaults(unfed, function.__name__)
     taken = [*inputs, *made.keys, *made.variables]
     if watching is not None:
         made.program, made.constants = watching.program(engine, taken, outputs, replace), []
@@ -341,6 +341,16 @@ def trace(
     request = Request(engine, taken, outputs, replace=replace, eager=at_once, options=options)
     made.program, made.constants, *_ = compiled(request)
     return made
+
+
+def _defaults(unfed: Sequence[Placeholder], name: str) -> dict[Tensor, Tensor]:
+    """The defaults of placeholders that a call of K's function `name` does not feed. ValueError if
+    one has none.
+    """
+    for t in unfed:
+        if t.default is None:
+            raise ValueError(f"K.{name}: {t!r} has no value: it is a placeholder")
+    return {t: constant(t.default, t.spec.dtype) for t in unfed}
 
 
 NATIVE = (("native", True),)

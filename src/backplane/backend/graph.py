@@ -114,13 +114,7 @@ def function(
         >>> f([[[1.0, 1.0]]])
         [array([5.], dtype=float32)]
     """
-    options = checked_options({k: kwargs.pop(k) for k in list(kwargs) if k in OPTIONS})
-    if kwargs:
-        known = [*list(signature(function).parameters)[:-1], *OPTIONS]
-        raise ValueError(
-            f"K.function: {unknown_keywords(sorted(kwargs), known)}. "
-            "Those of TensorFlow's Session.run have no meaning here"
-        )
+    options = _options_among(kwargs)
     takes = None
     if is_nest(inputs) or not isinstance(inputs, list | tuple):
         takes = map_leaves(lambda t: getattr(t, "ndim", 0), inputs)
@@ -151,6 +145,17 @@ def function(
         policy=policy_of(precision, loss_scale, accumulate),
     )
     return KFunction(made, fixed, takes, gives)
+
+
+def _options_among(kwargs: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    options = checked_options({k: kwargs.pop(k) for k in list(kwargs) if k in OPTIONS})
+    if kwargs:
+        known = [*list(signature(function).parameters)[:-1], *OPTIONS]
+        raise ValueError(
+            f"K.function: {unknown_keywords(sorted(kwargs), known)}. "
+            "Those of TensorFlow's Session.run have no meaning here"
+        )
+    return options
 
 
 @adaptable

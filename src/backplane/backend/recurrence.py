@@ -79,12 +79,7 @@ def rnn(
         >>> K.eval(outputs).ravel()
         array([1., 3., 6.], dtype=float32)
     """
-    xs = [as_tensor(x) for x in flatten(inputs)]
-    for x in xs:
-        if x.ndim < 3:
-            raise ValueError(f"inputs must have at least 3 axes, got shape {x.spec.shape}")
-    if not time_major:
-        xs = [_swapped(x) for x in xs]
+    xs = _time_major_inputs(inputs, time_major)
     run = _Run(step_function, inputs, initial_states, constants, zero_output_for_mask)
     steps = xs[0].spec.shape[0]
     limit = None
@@ -118,6 +113,15 @@ def rnn(
 
 def _swapped(x: Tensor) -> Tensor:
     return transpose(x, perm=(1, 0, *range(2, x.ndim)))
+
+
+def _time_major_inputs(inputs: Tree, time_major: bool) -> list[Tensor]:
+    """The inputs with time first. ValueError if one has fewer than 3 axes."""
+    xs = [as_tensor(x) for x in flatten(inputs)]
+    for x in xs:
+        if x.ndim < 3:
+            raise ValueError(f"inputs must have at least 3 axes, got shape {x.spec.shape}")
+    return xs if time_major else [_swapped(x) for x in xs]
 
 
 def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:

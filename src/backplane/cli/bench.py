@@ -6,7 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +16,9 @@ import click
 
 from backplane.cli import output
 from backplane.cli.workloads import WORKLOADS
+
+Pair = tuple[str, str]
+"""A subject, which is a script or network, and the name of an engine."""
 
 BAR, LONGEST = 30, 5
 """The length of the longest bar in characters, and its ratio: longer bars would make the others too
@@ -69,22 +72,11 @@ def bench(
     if plot is not None:
         _check_chart(plot)
     subjects = [script.name] if script else list(workload or WORKLOADS)
-    times: dict[tuple[str, str], list[dict[str, float]]] = {}
-    failures: dict[tuple[str, str], str] = {}
-    with output.console(stderr=True).status("") as status:
-        for turn, subject, name in product(range(1, rounds + 1), subjects, names):
-            if (subject, name) in failures:
-                continue
-            status.update(f"{subject} on {name}, round {turn} of {rounds}")
-            try:
-                took = (
-                    _script(script, arguments, name) if script else _network(subject, seconds, name)
-                )
-                times.setdefault((subject, name), []).append(took)
-            except subprocess.CalledProcessError as error:
-                failures[subject, name] = (
-                    error.stderr.strip() or f"it ended with the exit status {error.returncode}"
-                )
+
+    def measure(subject: str, name: str) -> dict[str, float]:
+        return _script(script, arguments, name) if script else _network(subject, seconds, name)
+
+    times, failures = _in_turns(measure, subjects, names, rounds)
     rows = _rows(times)
     if plot is not None and rows:
         _draw(rows, plot)
@@ -96,6 +88,30 @@ def bench(
     for (subject, name), text in failures.items():
         click.echo(f"\n{subject} failed on {name}:\n{text}", err=True)
     sys.exit(1 if failures else 0)
+
+
+def _in_turns(
+    measure: Callable[[str, str], dict[str, float]],
+    subjects: Sequence[str],
+    names: Sequence[str],
+    rounds: int,
+) -> tuple[dict[Pair, list[dict[str, float]]], dict[Pair, str]]:
+    """The times of each subject on each engine, which take turns, and what failed."""
+    times: dict[Pair, list[dict[str, float]]] = {}
+    failures: dict[Pair, str] = {}
+    with output.console(stderr=True).status("") as status:
+        for turn, subject, name in product(range(1, rounds + 1), subjects, names):
+            if (subject, name) in failures:
+                continue
+            status.update(f"{subject} on {name}, round {turn} of {rounds}")
+            try:
+                took = measure(subject, name)
+                times.setdefault((subject, name), []).append(took)
+            except subprocess.CalledProcessError as error:
+                failures[subject, name] = (
+                    error.stderr.strip() or f"it ended with the exit status {error.returncode}"
+                )
+    return times, failures
 
 
 def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
@@ -139,7 +155,7 @@ def _network(workload: str, seconds: float, name: str) -> dict[str, float]:
     return json.loads(printed.splitlines()[-1])
 
 
-def _rows(times: dict[tuple[str, str], list[dict[str, float]]]) -> list[dict[str, Any]]:
+def _rows(times: dict[Pair, list[dict[str, float]]]) -> list[dict[str, Any]]:
     """Medians, and how many times as long as the fastest engine each takes; the fastest first."""
     rows: list[dict[str, Any]] = []
     for (subject, name), rounds in times.items():

@@ -39,11 +39,6 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 f"{what}: accumulate={parts} takes a multiple of {parts} rows, got {sizes[0]}"
             )
 
-    def split(value: Any, engine: Engine, mesh: Mesh) -> Any:
-        first = shape[0] if rank else None
-        layout = feed_layout(placeholder.layout, value.shape, first, mesh, what)
-        return engine.placed(value, spec.dtype, layout)
-
     def feed(value: Any, engine: Engine, keep: bool) -> Any:
         if type(value) is not np.ndarray or value.dtype is not dtype:
             if type(value) is list and len(value) == 1 and _ndim(value[0]) == rank:
@@ -58,7 +53,7 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 check_has_value(value, engine, what)
                 check_rows(value.shape)
                 if engine.mesh is not None:
-                    return split(value, engine, engine.mesh)
+                    return _split(value, placeholder, engine, engine.mesh, what)
                 return engine.from_numpy(engine.to_numpy(value)) if keep else engine.detached(value)
             if spec.sparse and is_triple(value):
                 value = dense_array(value)
@@ -67,10 +62,19 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
             check_shape(value.shape, spec, what)
         check_rows(value.shape)
         if engine.mesh is not None:
-            return split(np.array(value) if keep else value, engine, engine.mesh)
+            value = np.array(value) if keep else value
+            return _split(value, placeholder, engine, engine.mesh, what)
         return engine.from_numpy(np.array(value)) if keep else engine.feed(value)
 
     return feed
+
+
+def _split(value: Any, placeholder: Placeholder, engine: Engine, mesh: Mesh, what: str) -> Any:
+    """`value`, split over the mesh as the layout of the placeholder says."""
+    spec = placeholder.spec
+    first = spec.shape[0] if spec.shape else None
+    layout = feed_layout(placeholder.layout, value.shape, first, mesh, what)
+    return engine.placed(value, spec.dtype, layout)
 
 
 def _ndim(value: object) -> int | None:

@@ -25,10 +25,11 @@ from typing import Any, Literal, overload
 
 from backplane.core.registry import PRIMITIVES
 from backplane.core.tensor import OUTPUT as OUTPUT
-from backplane.core.tensor import Fused as Fused
-from backplane.core.tensor import Memory, SpecRule, Tensor
 from backplane.core.tensor import Primitive as Primitive
+from backplane.core.tensor import SpecRule, Tensor
 from backplane.core.tensor import outputs_of as outputs_of
+from backplane.core.trait_values import Fused as Fused
+from backplane.core.trait_values import Memory
 
 
 @overload

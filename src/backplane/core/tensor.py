@@ -10,8 +10,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,6 +20,7 @@ from backplane.core.keras_attributes import KerasAttributes
 from backplane.core.shapes import check_elements
 from backplane.core.spec import DType, Shape, Spec
 from backplane.core.tracebacks import boundary, hide
+from backplane.core.trait_values import Fused, Memory, Precision
 
 _serial = itertools.count()
 
@@ -246,32 +245,6 @@ AxisRule = Callable[[Tensor, int], Sequence[Axis]]
 size is taken."""
 
 
-class Memory(Enum):
-    """The owner of the memory of a primitive's result, on every engine."""
-
-    FRESH = "fresh"
-    """Memory of its own, which no operand shares."""
-    VIEW = "view"
-    """It may share memory with the first operand, and with no other."""
-    ANY = "any"
-    """It may share memory with any operand."""
-
-
-class Precision(Enum):
-    """The part that a primitive takes in mixed precision (`compile.precision`)."""
-
-    LOW = "low"
-    """Its float32 operands are cast to the low precision: products, which are quick in it."""
-    FOLLOWS = "follows"
-    """It is computed in the low precision if an operand has it. Weights and numbers beside are
-    cast; anything else that is float32 makes it float32."""
-    BOUNDS = "bounds"
-    """It follows, but not with a number that the low precision does not hold exactly: a clip to 1 −
-    1e-7 would be one to 1."""
-    FULL = "full"
-    """Its operands keep their dtypes: sums, exponentials, whatever must be exact."""
-
-
 class Stacked(NamedTuple):
     """The replacement for a tensor of a loop's steps when work moves out of the loop."""
 
@@ -294,108 +267,69 @@ SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
 
 
-class Fused(NamedTuple):
-    """The forms in which programs write a primitive."""
-
-    options: Sequence[Mapping[str, Any]] = ({},)
-    """Parameters that tell forms apart. A parameter `axes` is that of the reductions."""
-    operands: Sequence[int] = (1,)
-    """The numbers of operands that are possible."""
-    numbers: Sequence[str] = ()
-    """Parameters whose numbers are found in the program."""
-    neutral: Mapping[str, float] = MappingProxyType({})
-    """Numbers for operands and parameters that the program may leave out."""
-    fits: Callable[..., bool] = lambda *specs, **params: True
-    """Whether operands of these specs are what the primitive takes."""
-    states: int = 0
-    """The number of states of a loop, whose other operands are x, two kernels and a bias."""
-    parts: Callable[..., tuple[int, int, int]] = lambda **params: (1, 1, 1)
-    """The numbers of gates that its kernel, recurrent kernel and bias have columns for."""
-    rest: int | None = None
-    """The place of the operand for all other terms of a sum (`compile.fuse.products`)."""
-
-
 R = TypeVar("R", Tensor, list[Tensor])
 
 
-class Primitive(Generic[R]):
+class Traits:
+    """What is declared of a primitive."""
+
+    memory: Memory
+    """The owner of its result's memory. An engine's table adds what only its own kernel does: that
+    it always makes a view, or can write to memory that it is given."""
+    multiple: bool = False
+    """Whether it has several results: the spec rule returns a list, a call returns a list."""
+    effect: bool = False
+    """Whether running it does something besides computing. Such nodes are never merged or moved."""
+    host: int | None = None
+    """The operands from this position on are sizes: integer scalars, which are host values if the
+    engine has `host_shapes`."""
+    varies: bool = False
+    """Whether each engine has a result of its own, so that no other one may compute it."""
+    in_place: bool = False
+    """Whether it may write its results over its operands. Such nodes run after all others."""
+    step: tuple[int, int] | None = None
+    """If it is the step of an optimizer, how many numbers it takes, and how many variables it
+    replaces for each gradient. `compile.fuse` finds it by its decomposition."""
+    fused: Fused | None = None
+    """If programs write it as several operations, in which forms. `compile.fuse` finds these by its
+    decomposition."""
+    elementwise: bool = False
+    """Whether each element of the result is computed from the elements at the same place in the
+    operands, which are broadcast."""
+    reduction: bool = False
+    """Whether it reduces the axes in its parameter `axes`. Its parameter `keepdims` tells whether
+    they stay, with size 1."""
+    on_host: bool = False
+    """Whether the host may compute it if all its operands are sizes or constants."""
+    precision: Precision = Precision.FULL
+    """Its part in mixed precision."""
+    linear: Sequence[int] = ()
+    """The operands in each of which it is linear while all others stay as they are."""
+    scales: bool = False
+    """Whether it multiplies elements of operands, as what is `elementwise` does: gradients under a
+    switch decompose it."""
+    axes: AxisRule | None = None
+    """Tells from which axes of its operands the size of an axis of its result is taken."""
+    stacks: StackRule | None = None
+    """The rule that computes the results of all steps of a loop at once."""
+    shortcut: Callable[..., Tensor | None] | None = None
+    """A function of the operands and parameters of a call. It returns a result that needs no node
+    of this primitive, or None."""
+
+
+class Primitive(Traits, Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
-    __slots__ = (
-        "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "fused",
-        "gradient", "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name",
-        "on_host", "precision", "reduction", "scales", "shortcut", "stacks", "step", "varies",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        name: str,
-        rule: SpecRule,
-        *,
-        memory: Memory,
-        multiple: bool = False,
-        effect: bool = False,
-        host: int | None = None,
-        varies: bool = False,
-        in_place: bool = False,
-        step: tuple[int, int] | None = None,
-        fused: Fused | None = None,
-        elementwise: bool = False,
-        reduction: bool = False,
-        on_host: bool = False,
-        precision: Precision = Precision.FULL,
-        linear: Sequence[int] = (),
-        scales: bool = False,
-        axes: AxisRule | None = None,
-        stacks: StackRule | None = None,
-        shortcut: Callable[..., Tensor | None] | None = None,
-    ) -> None:
+    def __init__(self, name: str, rule: SpecRule, *, memory: Memory, **traits: Any) -> None:
+        if unknown := traits.keys() - Traits.__annotations__:
+            raise TypeError(f"primitive {name!r}: there are no traits {', '.join(sorted(unknown))}")
         self.name = name
         self.infer_rule = rule
         self.doc = rule.__doc__ or ""
-        self.multiple = multiple
-        """Whether it has several results: the spec rule returns a list, a call returns a list."""
-        self.effect = effect
-        """Whether running it does something besides computing. Such nodes are never merged or
-        moved.
-        """
-        self.varies = varies
-        """Whether each engine has a result of its own, so that no other one may compute it."""
-        self.host = host
-        """The operands from this position on are sizes: integer scalars, which are host values if
-        the engine has `host_shapes`."""
-        self.in_place = in_place
-        """Whether it may write its results over its operands. Such nodes run after all others."""
-        self.step = step
-        """If it is the step of an optimizer, how many numbers it takes, and how many variables it
-        replaces for each gradient. `compile.fuse` finds it by its decomposition."""
-        self.fused = fused
-        """If programs write it as several operations, in which forms. `compile.fuse` finds these by
-        its decomposition."""
         self.memory = memory
-        """The owner of its result's memory. An engine's table adds what only its own kernel does:
-        that it always makes a view, or can write to memory that it is given."""
-        self.elementwise = elementwise
-        """Whether each element of the result is computed from the elements at the same place in the
-        operands, which are broadcast."""
-        self.reduction = reduction
-        """Whether it reduces the axes in its parameter `axes`. Its parameter `keepdims` tells
-        whether they stay, with size 1."""
-        self.on_host = on_host
-        """Whether the host may compute it if all its operands are sizes or constants."""
-        self.precision = precision
-        """Its part in mixed precision."""
-        self.linear = tuple(linear)
-        """The operands in each of which it is linear while all others stay as they are."""
-        self.scales = elementwise or scales
-        """Whether it multiplies elements of operands: gradients under a switch decompose it."""
-        self.axes = axes
-        """Tells from which axes of its operands the size of an axis of its result is taken."""
-        self.stacks = stacks
-        """The rule that computes the results of all steps of a loop at once."""
-        self.shortcut = shortcut
-        """A function of the operands and parameters of a call. It returns a result that needs no
-        node of this primitive, or None."""
+        vars(self).update(traits)
+        self.linear = tuple(self.linear)
+        self.scales = self.elementwise or self.scales
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from backplane.core.tensor import Axis as Axis
 from backplane.core.tensor import AxisRule as AxisRule
-from backplane.core.tensor import Memory as Memory
-from backplane.core.tensor import Precision as Precision
 from backplane.core.tensor import Stacked as Stacked
 from backplane.core.tensor import StackRule as StackRule
 from backplane.core.tensor import Tensor
+from backplane.core.trait_values import Memory as Memory
+from backplane.core.trait_values import Precision as Precision
 
 # --- where the size of an axis comes from ---------------------------------------------------------
 

@@ -11,7 +11,8 @@ from backplane import backend as K
 from backplane.core.context import warn
 from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
-from backplane.keras3.call import standard, tensor_of, tracing, unwrapped
+from backplane.keras3.call import tracing, unwrapped
+from backplane.keras3.operands import standard, tensor_of
 from backplane.keras3.ops import core
 from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.step import Scope

@@ -18,7 +18,8 @@ from keras.src.random.seed_generator import make_default_seed as make_default_se
 from backplane import config
 from backplane.core.graph import Tensor, constant
 from backplane.keras3.binomial import any_of, successes
-from backplane.keras3.call import op, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import standard, tensor_of
 from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh

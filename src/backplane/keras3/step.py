@@ -15,8 +15,9 @@ from backplane.core.graph import Placeholder, constant
 from backplane.core.sizes import tie
 from backplane.core.spec import Spec
 from backplane.keras3 import distribution
-from backplane.keras3.call import tensor_of, tracing, unwrapped
+from backplane.keras3.call import tracing, unwrapped
 from backplane.keras3.naming import name_operation
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.ops.core import is_tensor
 from backplane.keras3.tensor import Tensor

@@ -8,8 +8,9 @@ it, and a call that fails or is interrupted leaves all variables as they were.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -28,8 +29,8 @@ from backplane import backend as K
 from backplane import engines
 from backplane.core import context, tracebacks
 from backplane.keras3.batches import Batches, one_batch
-from backplane.keras3.call import standard
 from backplane.keras3.losses import CompileLoss
+from backplane.keras3.operands import standard
 from backplane.keras3.ops import core
 from backplane.keras3.resuming import make_resumable
 from backplane.keras3.settings import float64_kept
@@ -221,30 +222,39 @@ class BackplaneTrainer(base_trainer.Trainer):
         iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, add_history=True, epochs=epochs)
         make_resumable(callbacks.callbacks, self)
-        validation = None
+        evaluate = None
         if validation_data is not None:
-            held = data_adapter_utils.unpack_x_y_sample_weight(validation_data)
-            validation = dict(
-                zip(("x", "y", "sample_weight"), held, strict=True),
-                batch_size=validation_batch_size or batch_size,
-            )
+            held = _named(validation_data, validation_batch_size or batch_size)
+            evaluate = partial(self._validated, held, validation_steps, callbacks)
         self.stop_training = False
         self.make_train_function()
         callbacks.on_train_begin()
-        logs: Any = {}
-        for epoch in range(self._initial_epoch or initial_epoch, epochs):
-            logs = self._train_epoch(epoch, iterator, callbacks)
-            if validation is not None and self._should_eval(epoch, validation_freq):
-                found = self._validated(validation, validation_steps, callbacks)
-                logs.update({f"val_{name}": value for name, value in found.items()})
-            callbacks.on_epoch_end(epoch, logs)
-            if self.stop_training:
-                break
+        numbers = range(self._initial_epoch or initial_epoch, epochs)
+        logs = self._train_epochs(numbers, iterator, callbacks, evaluate, validation_freq)
         if isinstance(self.optimizer, optimizers_module.Optimizer) and epochs > 0:
             self.optimizer.finalize_variable_values(self.trainable_weights)
         self._eval_epoch_iterator = None
         callbacks.on_train_end(logs=logs)
         return self.history
+
+    def _train_epochs(
+        self,
+        epochs: Sequence[int],
+        iterator: Any,
+        callbacks: Any,
+        evaluate: Callable[[], dict[str, Any]] | None,
+        validation_freq: int,
+    ) -> dict[str, Any]:
+        """Train until the last epoch, or until a callback stops it; the logs of the last."""
+        logs: dict[str, Any] = {}
+        for epoch in epochs:
+            logs = self._train_epoch(epoch, iterator, callbacks)
+            if evaluate is not None and self._should_eval(epoch, validation_freq):
+                logs.update({f"val_{name}": value for name, value in evaluate().items()})
+            callbacks.on_epoch_end(epoch, logs)
+            if self.stop_training:
+                break
+        return logs
 
     def _train_epoch(self, epoch: int, iterator: Any, callbacks: Any) -> dict[str, Any]:
         self.reset_metrics()
@@ -385,6 +395,12 @@ class BackplaneTrainer(base_trainer.Trainer):
 
 def _keras_tensor(x: Any) -> Any:
     return KerasTensor(tuple(x.shape), standard(x.dtype))
+
+
+def _named(data: Any, batch_size: int | None) -> dict[str, Any]:
+    """Data for validation as keyword arguments of `evaluate`."""
+    held = data_adapter_utils.unpack_x_y_sample_weight(data)
+    return dict(zip(("x", "y", "sample_weight"), held, strict=True), batch_size=batch_size)
 
 
 def _over_batches(step: Step) -> Callable[[list[Any]], Any]:

@@ -208,16 +208,7 @@ def getitem(x: Tensor, key: object) -> Tensor:
             place += 1
             continue
         if isinstance(item, builtins.slice):
-            start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
-            if isinstance(step, Tensor):
-                strided[axis] = (start, stop, step)
-                start = stop = step = None
-            start, stop, step = _forward(start, stop, step)
-            flipped += [axis] if step < 0 else []
-            if isinstance(start, Tensor) or isinstance(stop, Tensor):
-                ends[axis] = (start, stop)
-                start = stop = None
-            parts.append((start, stop, builtins.abs(step)))
+            parts.append(_range(item, axis, strided, flipped, ends))
             place += 1
         elif (integer := _integer(item)) is not None:
             parts.append(_single(integer, x.spec.shape[axis], axis))
@@ -240,6 +231,29 @@ def getitem(x: Tensor, key: object) -> Tensor:
     for axis, index in reversed(chosen):
         x = gather(x, index, axis=axis)
     return expand_dims(x, axes=tuple(new)) if new else x
+
+
+def _range(
+    item: builtins.slice,
+    axis: int,
+    strided: dict[int, tuple[End, End, Tensor]],
+    flipped: list[int],
+    ends: dict[int, Ends],
+) -> Part:
+    """The part of an axis that a slice takes, once the axis is `flipped` if the step is negative.
+    It is the whole axis if tensors say what is taken: then that goes to `strided` or `ends`.
+    """
+    start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
+    if isinstance(step, Tensor):
+        strided[axis] = (start, stop, step)
+        return ALL
+    start, stop, step = _forward(start, stop, step)
+    if step < 0:
+        flipped.append(axis)
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        ends[axis] = (start, stop)
+        start = stop = None
+    return start, stop, builtins.abs(step)
 
 
 def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:

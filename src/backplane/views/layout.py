@@ -202,8 +202,7 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     inner = {
         i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
     }
-    sizes = [(item_width(i), 8.0 if i.kind in ("in", "out") else HEIGHT) for i in box.items]
-    sizes = [(inner[i].width, inner[i].height) if i in inner else s for i, s in enumerate(sizes)]
+    sizes = [_size(item, inner.get(i)) for i, item in enumerate(box.items)]
     reach = _reach(plan, inner, [width for width, _ in sizes])
     across = _across(plan, inner, reach)
     rows = [(plan.places[i][1], inner[i].height) for i in inner]
@@ -243,6 +242,12 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     width = max(ends, default=0.0) + 2 * PAD
     height = down(plan.height) + dy + PAD + (0 if root else 8)
     return Placed(plan, width, height, rects, bends, ways, inner)
+
+
+def _size(item: Item, inside: Placed | None) -> tuple[float, float]:
+    if inside is not None:
+        return inside.width, inside.height
+    return item_width(item), 8.0 if item.kind in ("in", "out") else HEIGHT
 
 
 Key = int | Point

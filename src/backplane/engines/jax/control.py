@@ -50,26 +50,30 @@ def lowerings(engine: Engine) -> Table:
     @table.build("scan", wanted=True)
     def scan(specs: Sequence[Spec], *, wanted: tuple[bool, ...], **given: Any) -> Lowering:
         loop = Scanning(**given)
-        step = _typed(engine, loop.body)
-        read = [i for i, w in enumerate(wanted) if w and i >= loop.carry]
-
-        def lowering(*operands: Value) -> list[Value]:
-            initial, sequences, constants = loop.parts(operands)
-
-            def run(state: Values, items: Values) -> tuple[Values, list[Value]]:
-                outputs = step(*state, *items, *constants)
-                return outputs[: loop.carry], [outputs[i] for i in read]
-
-            steps = None if sequences else loop.length
-            final, stacks = lax.scan(run, initial, sequences, steps, loop.reverse)
-            results = [*final, *[None] * (len(wanted) - loop.carry)]
-            for i, stack in zip(read, stacks, strict=True):
-                results[i] = stack
-            return results
-
-        return _once(lowering)
+        return _once(_scan(loop, _typed(engine, loop.body), wanted))
 
     return table
+
+
+def _scan(loop: Scanning, step: Step, wanted: Sequence[bool]) -> Lowering:
+    """The lowering of a loop over sequences. Outputs that nobody reads are None."""
+    read = [i for i, w in enumerate(wanted) if w and i >= loop.carry]
+
+    def lowering(*operands: Value) -> list[Value]:
+        initial, sequences, constants = loop.parts(operands)
+
+        def run(state: Values, items: Values) -> tuple[Values, list[Value]]:
+            outputs = step(*state, *items, *constants)
+            return outputs[: loop.carry], [outputs[i] for i in read]
+
+        steps = None if sequences else loop.length
+        final, stacks = lax.scan(run, initial, sequences, steps, loop.reverse)
+        results = [*final, *[None] * (len(wanted) - loop.carry)]
+        for i, stack in zip(read, stacks, strict=True):
+            results[i] = stack
+        return results
+
+    return lowering
 
 
 def _typed(engine: Engine, graph: Graph) -> Step:

@@ -136,10 +136,39 @@ def donating(
     plain = jax.jit(function, compiler_options=options)
     taking = jax.jit(function, donate_argnums=tuple(places), compiler_options=options)
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
-    taken, positions, count = _items(places), tuple(places.values()), max(places.values()) + 1
     needed: dict[Shapes, int | None] = {}
-    """The bytes of memory that a call needs, by the shapes of the inputs. 0 says that they are too
-    few to be tried, and None that the program calls Python."""
+
+    def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        if any(isinstance(x, jax.core.Tracer) for x in inputs):
+            return plain(*inputs)  # It becomes part of the trace, and runs with that.
+        size = _memory(taking, inputs, look)
+        if size is not None:
+            _try(size)
+            size = size if size > TRIED else 0
+        needed[tuple([inputs[i].shape for i in unknown])] = size
+        with deferred_signals():  # JAX runs Python around the first call.
+            return start(*inputs)
+
+    start = _start(plain, taking, places, unknown, needed, first)
+    return start
+
+
+def _start(
+    plain: Function,
+    taking: Function,
+    places: Mapping[int, int],
+    unknown: Sequence[int],
+    needed: Mapping[Shapes, int | None],
+    first: Callable[[tuple[Value, ...]], tuple[Value, ...]],
+) -> Function:
+    """The function that starts a program: `taking`, which takes memory of inputs (`donating`), or
+    `plain`, if the program calls Python.
+
+    `needed` has the bytes of memory that a call needs, by the shapes of the inputs at the places
+    `unknown`. 0 says that they are too few to be tried, and None that the program calls Python. The
+    function `first` serves calls whose shapes it lacks.
+    """
+    taken, positions, count = _items(places), tuple(places.values()), max(places.values()) + 1
 
     def start(*inputs: Value) -> tuple[Value, ...]:
         ident = get_ident()
@@ -171,17 +200,6 @@ def donating(
             results[0] = program[:count]  # An old value that is kept need not keep the others.
             return program
         return start(*again)
-
-    def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        if any(isinstance(x, jax.core.Tracer) for x in inputs):
-            return plain(*inputs)  # It becomes part of the trace, and runs with that.
-        size = _memory(taking, inputs, look)
-        if size is not None:
-            _try(size)
-            size = size if size > TRIED else 0
-        needed[tuple([inputs[i].shape for i in unknown])] = size
-        with deferred_signals():  # JAX runs Python around the first call.
-            return start(*inputs)
 
     return start
 

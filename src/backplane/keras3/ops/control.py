@@ -17,7 +17,8 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope
 from backplane.core.graph import Tensor as Node
 from backplane.core.graph import constant
 from backplane.keras3 import trace
-from backplane.keras3.call import alike, is_tracing, op, tensor_of, unwrapped, users, wrapped
+from backplane.keras3.call import is_tracing, op, unwrapped, users, wrapped
+from backplane.keras3.operands import alike, tensor_of
 from backplane.keras3.ops.conversion import convert_to_tensor
 from backplane.keras3.ops.parts import joined, part_of
 from backplane.keras3.tensor import Tensor

@@ -11,15 +11,8 @@ from keras.src.backend.common import KerasVariable
 from backplane import engines
 from backplane.core import graph
 from backplane.core.spec import DTYPES, bits, is_float
-from backplane.keras3.call import (
-    NARROWED,
-    eager_engine,
-    is_tracing,
-    op,
-    result_type,
-    standard,
-    tensor_of,
-)
+from backplane.keras3.call import NARROWED, eager_engine, is_tracing, op
+from backplane.keras3.operands import result_type, standard, tensor_of
 from backplane.keras3.settings import keeps_float64
 from backplane.keras3.tensor import Tensor
 from backplane.ops import elementwise as ew

@@ -18,14 +18,8 @@ from backplane import engines
 from backplane.core import context
 from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
-from backplane.keras3.call import (
-    eager_engine,
-    is_tracing,
-    op,
-    standard,
-    tensor_of,
-    tracing,
-)
+from backplane.keras3.call import eager_engine, is_tracing, op, tracing
+from backplane.keras3.operands import standard, tensor_of
 from backplane.keras3.ops.control import associative_scan as associative_scan
 from backplane.keras3.ops.control import cond as cond
 from backplane.keras3.ops.control import custom_gradient as custom_gradient

@@ -13,7 +13,8 @@ from backplane import backend as K
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, is_float
-from backplane.keras3.call import alike, eager_engine, float_of, op, tensor_of, users
+from backplane.keras3.call import eager_engine, op, users
+from backplane.keras3.operands import alike, float_of, tensor_of
 from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.tensor import Tensor as Symbolic
 from backplane.ops import elementwise as ew

@@ -13,7 +13,8 @@ import numpy as np
 from backplane.backend._args import as_axes
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import HALVES, is_float
-from backplane.keras3.call import alike, float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, float_of, tensor_of
 from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.ops.linalg import norm as norm  # Keras before 3.15 asks for them here.
 from backplane.keras3.ops.linalg import qr as qr

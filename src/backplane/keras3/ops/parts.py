@@ -10,7 +10,8 @@ from typing import Any
 from keras.src.backend.common.keras_tensor import KerasTensor
 
 from backplane.core.graph import Tensor, constant
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import Amount, shaped, shaped_as, size_at, sizes_of

@@ -11,7 +11,8 @@ from backplane import backend as K
 from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._convolution_nd import Convolution
 from backplane.core.graph import Tensor
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import float_of, tensor_of
 from backplane.keras3.ops.image.colors import check_rank
 from backplane.keras3.settings import data_format_of
 from backplane.ops.lift import as_tensor, cast_to

@@ -6,7 +6,8 @@ from typing import Any
 
 from backplane import backend as K
 from backplane.core.graph import Tensor
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.image.warping import (
     INTERPOLATIONS,
     Images,

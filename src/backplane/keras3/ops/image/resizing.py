@@ -12,7 +12,8 @@ from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
 from backplane.core.windows import Slice
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import float_of, tensor_of
 from backplane.keras3.ops.image.colors import check_rank
 from backplane.keras3.settings import data_format_of
 from backplane.ops import elementwise as ew

@@ -9,7 +9,8 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, is_float
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.image.colors import check_rank
 from backplane.keras3.settings import data_format_of
 from backplane.ops import elementwise as ew

@@ -11,7 +11,8 @@ import numpy as np
 
 from backplane import backend as K
 from backplane.core.graph import Tensor
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import float_of, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import groups, reduction
 from backplane.ops.axes import moved

@@ -9,7 +9,8 @@ import numpy as np
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
-from backplane.keras3.call import alike, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction
 from backplane.ops.axes import permuted

@@ -8,7 +8,8 @@ from typing import Any
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.windows import Ints
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.ops import windows as win
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, size_at

@@ -10,7 +10,8 @@ from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._convolution_nd import Convolution
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import alike, op
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike
 from backplane.keras3.settings import data_format_of
 from backplane.ops.convolution import conv_input_grad
 from backplane.ops.creation import Amount, shaped, size_at

@@ -7,7 +7,8 @@ from typing import Any
 from backplane.backend import _decoding
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import float_of, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
 from backplane.ops import reduction

@@ -12,7 +12,8 @@ from typing import Any
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import alike, float_of, op, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, float_of, standard, tensor_of
 from backplane.keras3.ops.conversion import to_array
 from backplane.keras3.settings import epsilon
 from backplane.ops import elementwise as ew

@@ -10,7 +10,8 @@ import numpy as np
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
-from backplane.keras3.call import alike, float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, float_of, tensor_of
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import expand_dims, squeeze
 

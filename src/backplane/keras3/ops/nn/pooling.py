@@ -9,7 +9,8 @@ import numpy as np
 
 from backplane.backend.pooling import pooled
 from backplane.core.graph import Tensor
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import float_of, tensor_of
 from backplane.keras3.settings import data_format_of
 from backplane.ops import reduction
 from backplane.ops.axes import moved

@@ -7,7 +7,8 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import INTEGER, check_dtype
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy.operands import (
     Function,
     alike,

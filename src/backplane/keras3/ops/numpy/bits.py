@@ -6,7 +6,8 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits
-from backplane.keras3.call import op, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import standard, tensor_of
 from backplane.keras3.ops.numpy.operands import floats, is_floating, isnan_of, length, like
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes

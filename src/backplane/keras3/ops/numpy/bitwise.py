@@ -6,7 +6,8 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy.operands import Function, alike, cast_all, common_type
 from backplane.ops import elementwise as ew
 from backplane.ops import operators

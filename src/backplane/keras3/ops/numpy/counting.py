@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from backplane.core.graph import Tensor
-from backplane.keras3.call import alike, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, tensor_of
 from backplane.keras3.ops.numpy.creation import linspace
 from backplane.keras3.ops.numpy.operands import (
     cast_all,

@@ -10,7 +10,8 @@ from backplane import backend as K
 from backplane.backend._args import as_entries
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import is_float
-from backplane.keras3.call import op, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import standard, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     SCALARS,
     cast_all,

@@ -9,7 +9,8 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import eager_engine, op, tensor_of
+from backplane.keras3.call import eager_engine, op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy.operands import (
     float_of,
     floatx,

@@ -10,7 +10,8 @@ import numpy as np
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_integer
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy import logic
 from backplane.keras3.ops.numpy.operands import (
     along,

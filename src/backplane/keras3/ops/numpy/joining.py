@@ -10,7 +10,8 @@ import numpy as np
 from backplane import backend as K
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
-from backplane.keras3.call import alike, op, result_type, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, result_type, tensor_of
 from backplane.keras3.ops.numpy.operands import flat, integers_or_floats, like, lined_up
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import shaped, size_at

@@ -9,7 +9,8 @@ import numpy as np
 
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor, constant
-from backplane.keras3.call import op, result_type, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import result_type, standard, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     Function,
     flat,

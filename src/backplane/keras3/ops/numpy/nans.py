@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from backplane.core.graph import Tensor
-from backplane.keras3.call import op, result_type, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import result_type, tensor_of
 from backplane.keras3.ops.numpy import reductions
 from backplane.keras3.ops.numpy.operands import (
     Function,

@@ -8,8 +8,8 @@ from typing import Any
 from backplane.backend._args import as_axes, as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, bits, is_float, is_integer
-from backplane.keras3.call import alike as alike
-from backplane.keras3.call import dtype_of, result_type, tensor_of
+from backplane.keras3.operands import alike as alike
+from backplane.keras3.operands import dtype_of, result_type, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import Number, scalar

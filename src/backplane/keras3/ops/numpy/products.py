@@ -9,7 +9,8 @@ from backplane import backend as K
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
-from backplane.keras3.call import alike, op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import alike, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     Function,
     cast_all,

@@ -8,7 +8,8 @@ from backplane import backend as K
 from backplane.backend._args import as_axes, as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import op, result_type, standard, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import result_type, standard, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     Function,
     along,

@@ -11,7 +11,8 @@ from backplane import backend as K
 from backplane.backend._args import as_axes, as_axis, as_entries
 from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axes
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy.operands import flat, length, listed
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import permuted

@@ -9,7 +9,8 @@ from typing import Any
 from backplane.backend._args import as_axes
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import op, result_type, tensor_of
+from backplane.keras3.call import op
+from backplane.keras3.operands import result_type, tensor_of
 from backplane.keras3.ops.numpy.indexing import take_along_axis
 from backplane.keras3.ops.numpy.operands import (
     along,
