@@ -67,6 +67,7 @@ PARTS = {
     "interop.keras3": "keras3",  # K in models of Keras uses the functions below Keras.
     "_files": "config",
     "_keras_json": "config",
+    "_watching": "config",
     "known_engines": "config",
     "project": "config",
     "engines": "registry",

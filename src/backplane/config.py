@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from backplane import _keras_json as keras_json
 from backplane._keras_json import DIM_ORDERINGS, Settings
+from backplane._watching import noted as noted
+from backplane._watching import watched as watched
 from backplane.known_engines import ENGINES, canonical, spelled
 from backplane.project import install_command
 
@@ -70,8 +71,6 @@ class _State:
 
 
 _state = _State()
-
-T = TypeVar("T")
 
 
 # The engine -----------------------------------------------------------------------------------
@@ -257,46 +256,6 @@ def _read(name: str) -> Any:
 
 
 _READERS = {name: partial(_read, name) for name in ("epsilon", "floatx", "image_data_format")}
-
-_watching: list[dict[Callable[[], Any], Any]] = []
-
-
-def noted(read: Callable[[], T]) -> T:
-    """The result of `read`, a setting, told to everyone who watches (`watched`).
-
-    Example:
-        >>> from backplane import config
-        >>> with config.watched() as seen:
-        ...     phase = config.noted(lambda: 1)
-        >>> list(seen.values())
-        [1]
-    """
-    value = read()
-    for seen in _watching:
-        seen[read] = value
-    return value
-
-
-@contextmanager
-def watched() -> Iterator[dict[Callable[[], Any], Any]]:
-    """Context manager: a dict of the settings that are asked for inside, reader → value.
-
-    What was built inside may be used again as long as the readers return the same values. Other
-    threads' questions may be among them.
-
-    Example:
-        >>> from backplane import config
-        >>> with config.watched() as seen:
-        ...     fuzz = config.epsilon()
-        >>> list(seen.values())
-        [1e-07]
-    """
-    seen: dict[Callable[[], Any], Any] = {}
-    _watching.append(seen)
-    try:
-        yield seen
-    finally:
-        _watching[:] = [other for other in _watching if other is not seen]
 
 
 def _set(name: str, value: object) -> None:

@@ -13,6 +13,7 @@ from backplane.core.variable import Variable
 from backplane.ops import control, creation
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
+from backplane.ops.branches import cond
 from backplane.ops.creation import scalar
 from core.evaluate import leaf, slopes, total, value, values
 
@@ -384,7 +385,7 @@ def test_a_size_that_a_step_makes_unknown_is_unknown():
     mixed = leaf(None)
 
     def step(carry, items):
-        (chosen,) = control.cond(flag, lambda: [carry[0]], lambda: [mixed])
+        (chosen,) = cond(flag, lambda: [carry[0]], lambda: [mixed])
         return [chosen], []
 
     finals, _ = control.scan(step, [s], [x])
@@ -450,7 +451,7 @@ def test_branches_and_their_derivatives(flag):
         def orelse():
             return [ew.exp(x), ew.mul(w, w)]
 
-        return control.cond(predicate, then, orelse)
+        return cond(predicate, then, orelse)
 
     check(function, S, W, order=3)
 
@@ -458,7 +459,7 @@ def test_branches_and_their_derivatives(flag):
 def test_only_the_branch_taken_runs():
     flag, x = leaf(dtype="bool"), leaf(3)
     indices = constant(np.array([7], "int32"))
-    (y,) = control.cond(
+    (y,) = cond(
         flag,
         lambda: [K.gather(x, indices)],
         lambda: [creation.full(shape=(1,), value=2.0, dtype="float64")],
@@ -470,7 +471,7 @@ def test_only_the_branch_taken_runs():
 
 def test_branches_may_differ_in_size():
     flag, x = leaf(dtype="bool"), leaf(4, 3)
-    (y,) = control.cond(flag, lambda: [x[:1]], lambda: [x])
+    (y,) = cond(flag, lambda: [x[:1]], lambda: [x])
     assert y.spec.shape == (None, 3)
     (g,) = gradients([y], [x])
     for on, rows in ((True, 1), (False, 4)):
@@ -483,7 +484,7 @@ def test_a_branch_inside_a_loop_and_a_loop_inside_a_branch():
     def function(x, s):
         def step(carry, items):
             big = ew.less(scalar(0.9, "float64"), total(items[0]) / 3.0)
-            new = control.cond(
+            new = cond(
                 big,
                 lambda: [ew.mul(carry[0], items[0])],
                 lambda: [ew.tanh(ew.add(carry[0], items[0]))],
@@ -491,7 +492,7 @@ def test_a_branch_inside_a_loop_and_a_loop_inside_a_branch():
             return new, new
 
         finals, ys = control.scan(step, [s], [x])
-        late = control.cond(
+        late = cond(
             ew.less(scalar(0.0, "float64"), total(x)),
             lambda: control.scan(step, finals, [x])[0],
             lambda: finals,
@@ -503,7 +504,7 @@ def test_a_branch_inside_a_loop_and_a_loop_inside_a_branch():
 
 def test_random_numbers_in_branches():
     flag = leaf(dtype="bool")
-    (y,) = control.cond(flag, lambda: [K.random_uniform((2,))], lambda: [K.random_normal((2,))])
+    (y,) = cond(flag, lambda: [K.random_uniform((2,))], lambda: [K.random_normal((2,))])
     f = K.function([flag], [y])
     seen = np.concatenate([f([True])[0], f([True])[0], f([False])[0], f([False])[0]])
     assert len(set(seen.tolist())) == 8
@@ -512,13 +513,13 @@ def test_random_numbers_in_branches():
 def test_branches_must_fit():
     flag = leaf(dtype="bool")
     with pytest.raises(ValueError, match="1 and 2"):
-        control.cond(flag, lambda: [leaf(3)], lambda: [leaf(3), leaf(3)])
+        cond(flag, lambda: [leaf(3)], lambda: [leaf(3), leaf(3)])
     with pytest.raises(ValueError, match=r"\(3,\).*\(3, 1\)"):
-        control.cond(flag, lambda: [leaf(3)], lambda: [leaf(3, 1)])
+        cond(flag, lambda: [leaf(3)], lambda: [leaf(3, 1)])
     with pytest.raises(ValueError, match=r"float64.*float32"):
-        control.cond(flag, lambda: [leaf(3)], lambda: [leaf(3, dtype="float32")])
+        cond(flag, lambda: [leaf(3)], lambda: [leaf(3, dtype="float32")])
     with pytest.raises(ValueError, match="bool scalar"):
-        control.cond(leaf(3), lambda: [leaf(3)], lambda: [leaf(3)])
+        cond(leaf(3), lambda: [leaf(3)], lambda: [leaf(3)])
 
 
 # --- while ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from backplane.core.shapes import broadcast
 from backplane.core.sizes import origin
 from backplane.engines import engine_of
 from backplane.ops import control
+from backplane.ops.branches import chosen
 from backplane.ops.creation import Amount, shaped, size_at
 from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -115,7 +116,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
         pairs = [_alike(a, b, names) for a, b in zip(*branches, strict=True)]
         return [a for a, _ in pairs], [b for _, b in pairs]
 
-    results = control.chosen(condition, both)
+    results = chosen(condition, both)
     return results[0] if single[0] else results
 
 

@@ -25,13 +25,7 @@ from backplane.backend._function_arguments import (
     is_nest_of_tensors,
 )
 from backplane.backend._kfunction import Given, KFunction
-from backplane.backend._trees import (
-    as_list,
-    flatten,
-    is_nest,
-    map_leaves,
-    unflatten,
-)
+from backplane.backend._trees import as_list, flatten, is_nest, map_leaves, unflatten
 from backplane.backend.devices import policy_of
 from backplane.backend.types import DType, LossScale, TensorLike, Tree
 from backplane.compile.feeds import check_has_value

@@ -13,23 +13,16 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import (
-    as_dtype,
-    as_flag,
-    as_float,
-    as_int,
-    as_new_shape,
-    entries_of,
-)
+from backplane.backend._args import as_dtype, as_flag, as_float, as_int, as_new_shape, entries_of
 from backplane.backend._call import api, creates
 from backplane.backend._errors import explained
+from backplane.backend._seeds import SEEDS, key_of
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core import random_state as states
-from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.spec import KEY, is_float, promote
+from backplane.core.graph import Tensor, constant
+from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
-from backplane.engines import engine_of
 from backplane.ops import random
 from backplane.ops.creation import size_at, sizes_of
 from backplane.ops.elementwise import erfinv, floor, less_equal, where
@@ -41,17 +34,6 @@ __all__ = [
     "random_state", "random_uniform", "random_uniform_variable", "set_random_seed",
     "set_random_state", "truncated_normal",
 ]  # fmt: skip
-
-
-class _Seeds:
-    """The source of seeds for random tensors that were given none."""
-
-    def __init__(self) -> None:
-        self.generator: np.random.Generator | None = None
-        self.portable = False
-
-
-_seeds = _Seeds()
 
 
 @explained
@@ -78,13 +60,13 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
     is_portable = as_flag(portable, "K.set_random_seed: portable")
     states.forget_awaited()
     if seed is None:
-        _seeds.generator, _seeds.portable = None, False
+        SEEDS.generator, SEEDS.portable = None, False
         return
     number = as_int(seed, "K.set_random_seed: seed")
     if number < 0:
         raise ValueError(f"K.set_random_seed: seed must be 0 or more, got {number}")
-    _seeds.generator = np.random.default_rng(number)
-    _seeds.portable = is_portable
+    SEEDS.generator = np.random.default_rng(number)
+    SEEDS.portable = is_portable
 
 
 @explained
@@ -110,11 +92,11 @@ def random_state() -> str:
     """
     import json  # Here, and below: K needs it for nothing else, and takes longer to start with it.
 
-    generator = _seeds.generator
+    generator = SEEDS.generator
     return json.dumps({
         "version": _VERSION,
         "process": states.identity(),
-        "portable": _seeds.portable,
+        "portable": SEEDS.portable,
         "seeds": None if generator is None else generator.bit_generator.state,
         "tensors": states.saved(),
     })  # fmt: skip
@@ -167,44 +149,13 @@ def set_random_state(state: str) -> None:
         raise ValueError(
             f"K.set_random_state: state must be the text that K.random_state has returned: {error}"
         ) from None
-    _seeds.generator, _seeds.portable = generator, bool(portable)
+    SEEDS.generator, SEEDS.portable = generator, bool(portable)
     states.restore(entries, own)
 
 
 def _is_entry(entry: states.Saved) -> bool:
     numbers = entry.serial, entry.seed, entry.counter
     return all(type(n) is int for n in numbers) and entry.seed >= 0 <= entry.counter
-
-
-def key_of(seed: Seed) -> Tensor:
-    """The key of one random tensor: a source that gives another one at each run, or the key that
-    was given as the seed. TypeError for a tensor that is no key.
-    """
-    if not isinstance(seed, Tensor | np.ndarray) and engine_of(seed) is None:
-        return key_source(seed)
-    key = as_tensor(seed)
-    dtype, shape = key.spec.dtype, key.spec.shape
-    if (dtype == "uint32" and shape in ((2,), (4,))) or (dtype.startswith(KEY) and shape == ()):
-        return random.key_words(key)
-    raise TypeError(
-        "seed must be an int or a random key (two or four words of uint32, or what "
-        f"jax.random.key gives), got a tensor of dtype {dtype} and shape {tuple(shape)}"
-    )
-
-
-def key_source(seed: Any) -> KeySource:
-    """A source of keys for one random tensor."""
-    chosen = None if seed is None else as_int(seed, "seed")
-    restored = states.arriving(chosen)
-    if restored is not None:
-        return restored
-    if chosen is not None:
-        return KeySource(chosen)
-    if _seeds.generator is not None:
-        return KeySource(int(_seeds.generator.integers(2**63)), drawn=True)
-    # This is NumPy's global generator on purpose: in classic Keras too, `np.random.seed` fixes the
-    # seeds.
-    return KeySource(int(np.random.randint(10**6)), given=False, drawn=True)  # noqa: NPY002
 
 
 Samplers = tuple[Callable[..., Tensor], Callable[..., Tensor]]
@@ -216,7 +167,7 @@ _NORMAL: Samplers = (random.random_normal, portable_normal)
 def _sample(kind: Samplers, shape: Shape, dtype: str, seed: Seed, what: str = "shape") -> Tensor:
     """New samples. Errors call the shape `what`."""
     dims, sizes = as_new_shape(shape, what)
-    return kind[_seeds.portable](key_of(seed), *dims, shape=sizes, dtype=dtype)
+    return kind[SEEDS.portable](key_of(seed), *dims, shape=sizes, dtype=dtype)
 
 
 def _float_dtype(dtype: DType | None) -> str:

@@ -7,13 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from backplane.backend._args import as_int
-from backplane.backend.random import (
-    dropout,
-    key_source,
-    random_normal,
-    random_uniform,
-    truncated_normal,
-)
+from backplane.backend._seeds import key_source
+from backplane.backend.random import dropout, random_normal, random_uniform, truncated_normal
 from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.tracebacks import boundary

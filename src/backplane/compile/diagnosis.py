@@ -16,7 +16,8 @@ from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.sizes import origin
 from backplane.core.spec import Spec
-from backplane.ops.control import cond_, scan_, while_loop_, wider
+from backplane.ops.branches import cond_
+from backplane.ops.control import scan_, while_loop_, wider
 from backplane.ops.indexing import slice as take_slice
 from backplane.ops.shaping import squeeze
 

@@ -34,7 +34,8 @@ from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.variable import assign, lent
 from backplane.engines.base import Engine
 from backplane.engines.table import Value
-from backplane.ops.control import cond_, scan_, while_loop_
+from backplane.ops.branches import cond_
+from backplane.ops.control import scan_, while_loop_
 
 
 class Step(NamedTuple):

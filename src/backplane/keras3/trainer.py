@@ -163,11 +163,14 @@ class BackplaneTrainer(base_trainer.Trainer):
     def _prepare(self, step: str, **data: Any) -> None:
         """Build what is unbuilt, by calling the model on the inputs of a batch. If the user wrote
         the step, the model need not have a `call` that fits: what it could not build, the trace of
-        the step builds where it calls it, and says there what is wrong.
+        the step builds where it calls it, and says there what is wrong. An iterator then begins
+        again.
         """
         own = getattr(getattr(self, step), "__func__", None) is not getattr(BackplaneTrainer, step)
         with suppress(Exception) if own else nullcontext(), one_batch(data.get("iterator")):
             self._symbolic_build(**data)
+        if "iterator" in data:
+            data["iterator"].reset()
 
     def _batches(self, **given: Any) -> Any:
         return Batches(steps_per_execution=self.steps_per_execution, **given)
@@ -207,8 +210,7 @@ class BackplaneTrainer(base_trainer.Trainer):
     ) -> Any:
         """Train the model, as Keras documents it."""
         self._assert_compile_called("fit")
-        limit = config.max_epochs()
-        epochs = min(epochs, limit) if limit else epochs
+        epochs = min(epochs, config.max_epochs() or epochs)
         self._eval_epoch_iterator: Any = None
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
@@ -219,13 +221,10 @@ class BackplaneTrainer(base_trainer.Trainer):
             steps_per_epoch=steps_per_epoch, class_weight=class_weight,
         )  # fmt: skip
         self._prepare("train_step", iterator=iterator)
-        iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, add_history=True, epochs=epochs)
         make_resumable(callbacks.callbacks, self)
-        evaluate = None
-        if validation_data is not None:
-            held = _named(validation_data, validation_batch_size or batch_size)
-            evaluate = partial(self._validated, held, validation_steps, callbacks)
+        held = _held(validation_data, validation_batch_size or batch_size)
+        evaluate = partial(self._validated, held, validation_steps, callbacks) if held else None
         self.stop_training = False
         self.make_train_function()
         callbacks.on_train_begin()
@@ -302,7 +301,6 @@ class BackplaneTrainer(base_trainer.Trainer):
             shuffle=False,
         )  # fmt: skip
         self._prepare("test_step", iterator=iterator)
-        iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, epochs=1)
         test = self.make_test_function()
         self.stop_evaluating = False
@@ -397,8 +395,10 @@ def _keras_tensor(x: Any) -> Any:
     return KerasTensor(tuple(x.shape), standard(x.dtype))
 
 
-def _named(data: Any, batch_size: int | None) -> dict[str, Any]:
-    """Data for validation as keyword arguments of `evaluate`."""
+def _held(data: Any, batch_size: int | None) -> dict[str, Any] | None:
+    """Data for validation as keyword arguments of `evaluate`; None if there is none."""
+    if data is None:
+        return None
     held = data_adapter_utils.unpack_x_y_sample_weight(data)
     return dict(zip(("x", "y", "sample_weight"), held, strict=True), batch_size=batch_size)
 

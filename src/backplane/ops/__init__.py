@@ -7,12 +7,14 @@ Each module imports only those above it:
 - `effects`: passing a value on and doing something besides, updates of variables
 - `indexing`: parts of tensors
 - `shaping`: shapes, broadcasting and sums, joining
+- `elementwise_families`: how element-wise primitives are declared in a line
 - `elementwise`: arithmetic, functions, comparison, choice, conversion
 - `lift`: whatever may stand for a tensor as a tensor; promotion of dtypes
 - `autodiff`: gradients
 - `native`: functions of an engine's library
 - `remat`: gradients that compute again
-- `control`: loops and branches
+- `branches`: branches
+- `control`: loops
 - `reduction`: reductions, cumulative operations, normalization
 - `axes`: axes in another order, and axes made one
 - `ragged`: rows of different lengths, sums of probabilities

@@ -9,13 +9,14 @@ from backplane.core.spec import FLOAT, HALVES
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
+from backplane.ops.elementwise_families import FULL, binary
 
-atan2 = ew.binary(
+atan2 = binary(
     "atan2",
     "The angle in radians, from −π to π, between the positive x-axis and the point (x, y); the "
     "first operand is y. Signs of zeros count.",
     FLOAT,
-    precision=ew.FULL,
+    precision=FULL,
 )
 
 

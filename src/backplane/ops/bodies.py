@@ -71,3 +71,11 @@ def _reading_sizes(graph: Graph, captured: list[Tensor], keys: list[KeySource]) 
     bound = {given.pop(t): size for t, size in zip(sizes, computed, strict=True)}
     inputs = [*own, *given.values(), *graph.inputs[len(graph.inputs) - len(keys) :]]
     return Graph(inputs, substitute(graph.outputs, bound)), [*given], keys
+
+
+def over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
+    """`graph` with inputs for all `operands`, of which its last inputs stand for `captured`."""
+    own = graph.inputs[: len(graph.inputs) - len(captured)]
+    binders = {t: Placeholder(t.spec) for t in operands}
+    bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))
+    return Graph([*own, *binders.values()], substitute(graph.outputs, bound))

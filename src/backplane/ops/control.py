@@ -1,4 +1,4 @@
-"""Loops and branches: primitives that hold closed graphs, and the builders that trace them.
+"""Loops: primitives that hold closed graphs, and the builders that trace them.
 
 The gradient of a scan is a scan in the other direction, which needs values of the forward steps. So
 every scan *offers* the stack of every intermediate value of its body as a further result. The
@@ -10,20 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from backplane.core.graph import (
-    Graph,
-    Placeholder,
-    Tensor,
-    constant,
-    substitute,
-    toposort,
-)
+from backplane.core.graph import Graph, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.primitive import OUTPUT, primitive
 from backplane.core.sizes import Assumption, Sizes, assumption, origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory
 from backplane.ops.autodiff import gradients, reached
-from backplane.ops.bodies import branch, trace
+from backplane.ops.bodies import over, trace
 from backplane.ops.creation import sizes_among
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.families import Cotangents
@@ -382,106 +375,6 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
     return concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
 
 
-# --- cond -----------------------------------------------------------------------------------------
-
-
-@primitive(name="cond", multiple=True, memory=Memory.ANY)
-def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> list[Spec]:
-    """The results of `then` on the operands if the predicate holds, otherwise those of `orelse`.
-    Only that branch runs, if the engine can do that.
-    """
-    if predicate.shape != () or predicate.dtype != "bool":
-        raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
-    if len(then.outputs) != len(orelse.outputs):
-        raise ValueError(
-            f"cond: the branches give different numbers of results: {len(then.outputs)} and "
-            f"{len(orelse.outputs)}"
-        )
-    joined = []
-    for a, b in zip(then.outputs, orelse.outputs, strict=True):
-        if a.spec.dtype != b.spec.dtype or a.spec.ndim != b.spec.ndim:
-            raise ValueError(
-                f"cond: one branch gives shape {tuple(a.spec.shape)} and dtype {a.spec.dtype}, the "
-                f"other shape {tuple(b.spec.shape)} and dtype {b.spec.dtype}"
-            )
-        sizes = zip(a.spec.shape, b.spec.shape, strict=True)
-        shape = tuple(n if n == m else None for n, m in sizes)
-        joined.append(Spec(shape, a.spec.dtype))
-    return joined
-
-
-@cond_.vjp
-def _(
-    g: Cotangents, y: list[Tensor], predicate: Tensor, *operands: Tensor, then: Graph, orelse: Graph
-) -> Cotangents:
-    wrt = [i for i, t in enumerate(operands) if is_float(t.spec.dtype)]
-    used = [j for j, gj in enumerate(g) if gj is not None]
-    sides = [_BranchGradient(then, wrt, used), _BranchGradient(orelse, wrt, used)]
-    reached_ = [i for i in wrt if any(i in side.flowing for side in sides)]
-    if not reached_:
-        return [None] * (1 + len(operands))
-    results = cond_(
-        predicate,
-        *operands,
-        *[gj for gj in g if gj is not None],
-        then=sides[0].graph(reached_),
-        orelse=sides[1].graph(reached_),
-    )
-    by_input = dict(zip(reached_, results, strict=True))
-    return [None, *[by_input.get(i) for i in range(len(operands))]]
-
-
-class _BranchGradient:
-    """The graph from the operands of a branch and the cotangents of its used results to the
-    cotangents of `wrt`. It computes the original branch again, because no values of it are kept
-    outside.
-    """
-
-    def __init__(self, branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> None:
-        self.inputs = [Placeholder(t.spec) for t in branch.inputs]
-        outputs = substitute(branch.outputs, dict(zip(branch.inputs, self.inputs, strict=True)))
-        self.seeds = [Placeholder(branch.outputs[j].spec) for j in used]
-        flowed = gradients([outputs[j] for j in used], [self.inputs[i] for i in wrt], self.seeds)
-        self.flowing = {i: t for i, t in zip(wrt, flowed, strict=True) if t is not None}
-
-    def graph(self, wrt: Sequence[int]) -> Graph:
-        """The graph whose results are the cotangents of `wrt`."""
-        found = [self.flowing[i] if i in self.flowing else zeros_like(self.inputs[i]) for i in wrt]
-        return Graph([*self.inputs, *self.seeds], found)
-
-
-def cond(
-    predicate: Tensor, then: Callable[[], Sequence[Tensor]], orelse: Callable[[], Sequence[Tensor]]
-) -> list[Tensor]:
-    """Trace both functions and choose between their results. Only the chosen one runs, if the
-    engine can do that. Both may use tensors from outside. They must give equally many results, of
-    equal dtypes and ranks.
-    """
-    return chosen(predicate, lambda: (then(), orelse()))
-
-
-def chosen(
-    predicate: Tensor, both: Callable[[], tuple[Sequence[Tensor], Sequence[Tensor]]]
-) -> list[Tensor]:
-    """`cond`, for branches whose results are only known when both have been traced."""
-    mark = constant(0).serial
-    graphs = [branch(list(b), mark) for b in both()]
-    captured = [[*tensors, *keys] for _, tensors, keys in graphs]
-    operands = list(dict.fromkeys(captured[0] + captured[1]))
-    then_graph, orelse_graph = (
-        _over(operands, graph, own) for (graph, _, _), own in zip(graphs, captured, strict=True)
-    )
-    return cond_(predicate, *operands, then=then_graph, orelse=orelse_graph)
-
-
-def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
-    """`graph` with inputs for all `operands`, of which its last inputs stand for `captured`."""
-    own = graph.inputs[: len(graph.inputs) - len(captured)]
-    binders = {t: Placeholder(t.spec) for t in operands}
-    bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))
-    return Graph([*own, *binders.values()], substitute(graph.outputs, bound))
-
-
 # --- while ----------------------------------------------------------------------------------------
 
 
@@ -501,6 +394,6 @@ def while_loop(
     tested, captured_by_test, _ = trace(lambda *c: [test(*c)], specs)
     stepped, captured_by_step, _ = trace(step, specs)
     captured = list(dict.fromkeys([*captured_by_test, *captured_by_step]))
-    tested = _over(captured, tested, captured_by_test)
-    stepped = _over(captured, stepped, captured_by_step)
+    tested = over(captured, tested, captured_by_test)
+    stepped = over(captured, stepped, captured_by_step)
     return while_loop_(*init, *captured, test=tested, body=stepped, carry=len(init))

@@ -17,15 +17,7 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
 from backplane.core.windows import Convolving, Ints, Sliding
 from backplane.ops import windows as win
-from backplane.ops.creation import (
-    check_sizes,
-    filled,
-    full,
-    given,
-    shaped,
-    shaped_as,
-    sizes_of,
-)
+from backplane.ops.creation import check_sizes, filled, full, given, shaped, shaped_as, sizes_of
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import ALL, check_fit, slice
 from backplane.ops.linear import matmul

@@ -9,16 +9,14 @@ of gradients need, as long as f is finite.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
-from backplane.core import shapes
 from backplane.core.approximations import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.core.graph import Constant, Tensor
-from backplane.core.primitive import Primitive, primitive
+from backplane.core.primitive import primitive
 from backplane.core.spec import (
     BOOL,
     DTYPES,
@@ -31,88 +29,21 @@ from backplane.core.spec import (
     check_dtype,
     is_float,
 )
-from backplane.core.traits import Memory, Precision, Stacked, broadcasting, like_first
+from backplane.core.traits import Memory, Stacked, like_first
 from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
-
-Op = Primitive[Tensor]
-FULL, BOUNDS = Precision.FULL, Precision.BOUNDS
-BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """The trait `stacks`: time stays in front of axes that only other operands have."""
-    assert node.op is not None
-    aligned = []
-    for x, stacked, _ in operands:
-        missing = node.ndim + 1 - x.ndim if stacked else 0
-        aligned.append(sh.expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
-    return node.op(*aligned, **node.params)
-
-
-USUAL: dict[str, Any] = {
-    "elementwise": True, "memory": Memory.FRESH, "axes": broadcasting, "stacks": _stacked,
-    "precision": Precision.FOLLOWS,
-}  # fmt: skip
-"""The traits of an element-wise primitive, unless it says otherwise."""
-
-
-def elementwise_op(rule: Callable[..., Spec], name: str | None = None, **traits: Any) -> Op:
-    """An element-wise primitive. It has the `USUAL` traits, except for those that are given."""
-    declare: Callable[[Any], Op] = primitive(name=name, **{**USUAL, **traits})
-    return declare(rule)
-
-
-def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None, **traits: Any) -> Op:
-    """A primitive of one operand whose result has the operand's shape and dtype."""
-
-    def rule(x: Spec) -> Spec:
-        if x.dtype not in accepted:
-            check_dtype(name, "x", x.dtype, accepted)
-        return Spec(x.shape, x.dtype) if x.sparse else x
-
-    rule.__doc__ = doc
-    host = accepted is not FLOAT
-    declared = elementwise_op(rule, name, axes=like_first, on_host=host, **traits)
-    if vjp is not None:
-        declared.vjps(vjp)
-    return declared
-
-
-def binary(
-    name: str, doc: str, accepted: frozenset[str], result: str | None = None, **traits: Any
-) -> Op:
-    """A primitive of two operands of one dtype, which are broadcast; `result` may be another."""
-
-    def rule(x: Spec, y: Spec) -> Spec:
-        if x.dtype not in accepted or x.dtype != y.dtype:
-            check_dtype(name, "x", x.dtype, accepted)
-            raise TypeError(f"{name}: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
-        if x.shape == y.shape:
-            if result is None and not x.sparse:
-                return x
-            return Spec(x.shape, result or x.dtype)
-        return Spec(_broadcast(name, x.shape, y.shape), result or x.dtype)
-
-    rule.__doc__ = doc
-    return elementwise_op(rule, name, on_host=accepted is not FLOAT, **traits)
-
-
-def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    try:
-        return shapes.broadcast(*operands)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def _to_x(rule: BinaryRule) -> BinaryRule:
-    """A rule for the first of two broadcast operands: its cotangent, summed down to its shape."""
-    return lambda g, z, x, y: sh.sum_to_like(rule(g, z, x, y), x, z)
-
-
-def _to_y(rule: BinaryRule) -> BinaryRule:
-    """A rule for the second operand."""
-    return lambda g, z, x, y: sh.sum_to_like(rule(g, z, x, y), y, z)
+from backplane.ops.elementwise_families import (
+    BOUNDS,
+    FULL,
+    binary,
+    broadcast,
+    elementwise_op,
+    stacked_broadcast,
+    to_x,
+    to_y,
+    unary,
+)
+from backplane.ops.elementwise_families import Op as Op
 
 
 def number(x: Tensor) -> float | None:
@@ -144,15 +75,15 @@ def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
                 total = add(rows, c)
                 if total.spec == rows.spec:
                     return sh.reshape(total, *x.inputs[1:], **x.params)
-    return _stacked(node, operands)
+    return stacked_broadcast(node, operands)
 
 
 add: Op = binary("add", "x + y.", NUMBER, stacks=_stacked_sum)
-add.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: g))
+add.vjps(to_x(lambda g, z, x, y: g), to_y(lambda g, z, x, y: g))
 sub = binary("sub", "x − y.", NUMBER)
-sub.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(g)))
+sub.vjps(to_x(lambda g, z, x, y: g), to_y(lambda g, z, x, y: neg(g)))
 mul = binary("mul", "x · y.", NUMBER, linear=(0, 1))
-mul.vjps(_to_x(lambda g, z, x, y: mul(g, y)), _to_y(lambda g, z, x, y: mul(g, x)))
+mul.vjps(to_x(lambda g, z, x, y: mul(g, y)), to_y(lambda g, z, x, y: mul(g, x)))
 mul_no_nan = binary(
     "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT,
     linear=(0, 1),
@@ -165,7 +96,7 @@ def _no_nan_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(counts, mul_no_nan(x, g), zero(g))
 
 
-mul_no_nan.vjps(_to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(_no_nan_y))
+mul_no_nan.vjps(to_x(lambda g, z, x, y: mul_no_nan(y, g)), to_y(_no_nan_y))
 
 
 @mul_no_nan.decompose
@@ -181,10 +112,10 @@ def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 div = binary("div", "True division x / y.", FLOAT, linear=(0,))
-div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
+div.vjps(to_x(_div_x), to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
 floordiv = binary("floordiv", "x / y rounded toward minus infinity.", NUMBER, precision=FULL)
 mod = binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER, precision=FULL)
-mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
+mod.vjps(to_x(lambda g, z, x, y: g), to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
 def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -207,7 +138,7 @@ def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 pow = binary("pow", "x to the power y.", NUMBER, precision=FULL)
-pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
+pow.vjps(to_x(_pow_x), to_y(_pow_y))
 
 
 def _kept(condition: Tensor, g: Tensor) -> Tensor:
@@ -222,44 +153,44 @@ maximum = binary(
     "maximum", "The larger of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
 maximum.vjps(
-    _to_x(lambda g, z, x, y: _kept(less_equal(y, x), g)),
-    _to_y(lambda g, z, x, y: _dropped(less_equal(y, x), g)),
+    to_x(lambda g, z, x, y: _kept(less_equal(y, x), g)),
+    to_y(lambda g, z, x, y: _dropped(less_equal(y, x), g)),
 )
 minimum = binary(
     "minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
 minimum.vjps(
-    _to_x(lambda g, z, x, y: _kept(less_equal(x, y), g)),
-    _to_y(lambda g, z, x, y: _dropped(less_equal(x, y), g)),
+    to_x(lambda g, z, x, y: _kept(less_equal(x, y), g)),
+    to_y(lambda g, z, x, y: _dropped(less_equal(x, y), g)),
 )
 
-neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
-abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
-sign: Op = _unary("sign", "The sign of x: −1, 0 or 1.", NUMBER, lambda g, y, x: sh.zeros_like(x))
-floor = _unary("floor", "x rounded toward minus infinity.", NUMBER)
-round = _unary("round", "x rounded to the nearest whole number; halves go to the even one.", NUMBER)
+neg: Op = unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
+abs = unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
+sign: Op = unary("sign", "The sign of x: −1, 0 or 1.", NUMBER, lambda g, y, x: sh.zeros_like(x))
+floor = unary("floor", "x rounded toward minus infinity.", NUMBER)
+round = unary("round", "x rounded to the nearest whole number; halves go to the even one.", NUMBER)
 
 # --- exponentials and other smooth functions ------------------------------------------------------
 
-exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g), precision=FULL)
-expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT, precision=FULL)
+exp = unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g), precision=FULL)
+expm1 = unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT, precision=FULL)
 expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would lose digits near 0.
-log = _unary("log", "The natural logarithm.", FLOAT, precision=FULL)
+log = unary("log", "The natural logarithm.", FLOAT, precision=FULL)
 log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
-log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT, precision=FULL)
+log1p = unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT, precision=FULL)
 log1p.vjps(lambda g, y, x: mul_no_nan(div(one(x), add(x, one(x))), g))
-sqrt = _unary("sqrt", "The square root; NaN for negative x.", FLOAT, precision=FULL)
+sqrt = unary("sqrt", "The square root; NaN for negative x.", FLOAT, precision=FULL)
 sqrt.vjps(lambda g, y, x: mul_no_nan(div(scalar(0.5, y.spec.dtype), y), g))
-sin = _unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)), precision=FULL)
-cos: Op = _unary(
+sin = unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)), precision=FULL)
+cos: Op = unary(
     "cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))), precision=FULL
 )
-erf = _unary(
+erf = unary(
     "erf", "The error function, 2 / √π times the integral of e^−t² from 0 to x.", FLOAT,
     lambda g, y, x: mul(mul(scalar(2 / math.sqrt(math.pi), x.spec.dtype), exp(neg(mul(x, x)))), g),
     precision=FULL,
 )  # fmt: skip
-erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT, precision=FULL)
+erfinv = unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT, precision=FULL)
 erfinv.vjps(
     lambda g, y, x: mul_no_nan(mul(scalar(math.sqrt(math.pi) / 2, y.spec.dtype), exp(mul(y, y))), g)
 )
@@ -332,17 +263,15 @@ def _(x: Tensor) -> Tensor:
 
 # --- activations and the gradients that engines have kernels for ----------------------------------
 
-relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER)
-sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT)
-tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT)
-softplus = _unary(
-    "softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT, precision=FULL
-)
+relu = unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER)
+sigmoid = unary("sigmoid", "1 / (1 + e^−x).", FLOAT)
+tanh = unary("tanh", "The hyperbolic tangent.", FLOAT)
+softplus = unary("softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT, precision=FULL)
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
 softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
-softsign = _unary("softsign", "x / (1 + |x|).", FLOAT)
+softsign = unary("softsign", "x / (1 + |x|).", FLOAT)
 
 
 @softsign.vjp
@@ -367,7 +296,7 @@ def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         g = sh.broadcast_like(g, y)
     elif not operands[1].stacked:
         y = sh.broadcast_like(y, g)
-    return _stacked(node, [Stacked(g, True), Stacked(y, True)])
+    return stacked_broadcast(node, [Stacked(g, True), Stacked(y, True)])
 
 
 gradient_op = partial(elementwise_op, axes=like_first, linear=(0,), stacks=stacked_alike)
@@ -379,7 +308,7 @@ def like_both(name: str, g: Spec, y: Spec) -> Spec:
     """The result of such a primitive."""
     if g.dtype != y.dtype:
         raise TypeError(f"{name}: g has dtype {g.dtype} and y {y.dtype}; cast one of them")
-    return g if g.shape == y.shape else Spec(_broadcast(name, g.shape, y.shape), g.dtype)
+    return g if g.shape == y.shape else Spec(broadcast(name, g.shape, y.shape), g.dtype)
 
 
 @gradient_op
@@ -431,7 +360,7 @@ not_equal = _comparison("not_equal", "Whether x ≠ y.", DTYPES)
 less = _comparison("less", "Whether x < y.", NUMBER)
 less_equal: Op = _comparison("less_equal", "Whether x ≤ y.", NUMBER)
 
-logical_not = _unary("logical_not", "Whether x is false.", BOOL)
+logical_not = unary("logical_not", "Whether x is false.", BOOL)
 logical_and = binary("logical_and", "Whether both are true.", BOOL)
 logical_or = binary("logical_or", "Whether at least one of them is true.", BOOL)
 
@@ -455,7 +384,7 @@ def where(c: Spec, x: Spec, y: Spec) -> Spec:
         raise TypeError(f"where: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
     if c.shape == x.shape and (x.shape == y.shape or not y.shape) and not x.sparse:
         return x
-    return Spec(_broadcast("where", c.shape, x.shape, y.shape), x.dtype)
+    return Spec(broadcast("where", c.shape, x.shape, y.shape), x.dtype)
 
 
 where.vjps(

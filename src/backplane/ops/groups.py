@@ -22,6 +22,7 @@ from backplane.ops.autodiff import gradients
 from backplane.ops.creation import scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
+from backplane.ops.elementwise_families import elementwise_op
 from backplane.ops.families import Cotangents, results_like
 from backplane.ops.linear import matmul
 from backplane.ops.rectifiers import clipped_relu, clipped_relu_grad
@@ -56,7 +57,7 @@ APPROXIMATE = ({"approximate": True}, {"approximate": False})
 
 
 @partial(
-    ew.elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused(options=APPROXIMATE)
+    elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused(options=APPROXIMATE)
 )
 def gelu(x: Spec, *, approximate: bool) -> Spec:
     """The product of x and the probability that a standard normal number is below x. If
@@ -114,7 +115,7 @@ through_decomposition(gelu_grad)
 # --- SiLU, and with a piecewise linear sigmoid ----------------------------------------------------
 
 
-@partial(ew.elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused())
+@partial(elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused())
 def silu(x: Spec) -> Spec:
     """The product of x and its sigmoid, also known as swish."""
     check_dtype("silu", "x", x.dtype, FLOAT)
@@ -140,7 +141,7 @@ def _(g: Tensor, x: Tensor) -> Tensor:
 through_decomposition(silu_grad)
 
 
-@partial(ew.elementwise_op, axes=like_first, fused=Fused())
+@partial(elementwise_op, axes=like_first, fused=Fused())
 def hard_silu(x: Spec) -> Spec:
     """The product of x and min(max(x + 3, 0), 6) / 6, also known as hard swish."""
     check_dtype("hard_silu", "x", x.dtype, FLOAT)

@@ -9,9 +9,10 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import like_first
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import scalar
+from backplane.ops.elementwise_families import elementwise_op
 from backplane.ops.shaping import zeros_like
 
-_rectifier = partial(ew.elementwise_op, axes=like_first)
+_rectifier = partial(elementwise_op, axes=like_first)
 
 
 @_rectifier

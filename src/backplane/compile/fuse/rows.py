@@ -17,16 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from backplane.compile.fuse.algebra import (
-    Algebra,
-    Call,
-    Sum,
-    atom,
-    number_of,
-    plus,
-    scales,
-    times,
-)
+from backplane.compile.fuse.algebra import Algebra, Call, Sum, atom, number_of, plus, scales, times
 from backplane.compile.fuse.numbers import tensor_of
 from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.fuse.unify import ONCE, by_tensors

@@ -16,13 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.compile.fuse.readers import terms_of, uses_of
-from backplane.compile.passes.loop_body import (
-    Joining,
-    Known,
-    Loop,
-    movable,
-    plus,
-)
+from backplane.compile.passes.loop_body import Joining, Known, Loop, movable, plus
 from backplane.compile.passes.sink import After
 from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT

@@ -19,7 +19,7 @@ from backplane.core.sizes import same_shape
 from backplane.core.trace import call
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction, shaping
-from backplane.ops.control import cond_
+from backplane.ops.branches import cond_
 from backplane.ops.creation import full
 from backplane.ops.effects import branch, identity, stop_gradient
 from backplane.ops.picking import names_one, place

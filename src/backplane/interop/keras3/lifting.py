@@ -21,7 +21,7 @@ from backplane.core.variable import Variable
 from backplane.interop.keras3 import calls
 from backplane.interop.keras3.nodes import KCall
 from backplane.interop.keras3.weights import twin
-from backplane.ops.control import cond
+from backplane.ops.branches import cond
 
 _LIFTED = "_backplane_tensors"
 """The attribute of a KerasTensor that holds its tensors, by learning phase."""

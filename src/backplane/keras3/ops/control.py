@@ -25,6 +25,7 @@ from backplane.keras3.tensor import Tensor
 from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
+from backplane.ops.branches import chosen
 from backplane.ops.effects import with_gradient
 from backplane.ops.lift import cast_to
 from backplane.ops.remat import rematerialized
@@ -62,7 +63,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function) -> Any:
     if not isinstance(pred, Tensor):
         return true_fn() if pred else false_fn()
     branches = _Branches(true_fn, false_fn)
-    found = control.chosen(_scalar_bool(pred.core), branches.both)
+    found = chosen(_scalar_bool(pred.core), branches.both)
     return branches.result(found)
 
 

@@ -5,10 +5,7 @@ from backplane.keras3.ops.image.elastic import elastic_transform
 from backplane.keras3.ops.image.filters import gaussian_blur, sobel_edges
 from backplane.keras3.ops.image.perspective import compute_homography_matrix, perspective_transform
 from backplane.keras3.ops.image.resizing import resize, scale_and_translate
-from backplane.keras3.ops.image.warping import (
-    affine_transform,
-    map_coordinates,
-)
+from backplane.keras3.ops.image.warping import affine_transform, map_coordinates
 
 __all__ = [
     "affine_transform",

@@ -13,14 +13,7 @@ from backplane.core.spec import is_integer
 from backplane.keras3.call import op
 from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy import logic
-from backplane.keras3.ops.numpy.operands import (
-    along,
-    flat,
-    is_floating,
-    length,
-    lined_up,
-    places,
-)
+from backplane.keras3.ops.numpy.operands import along, flat, is_floating, length, lined_up, places
 from backplane.keras3.ops.numpy.values import by_values
 from backplane.ops import elementwise as ew
 from backplane.ops import indexing
