@@ -37,8 +37,17 @@ IN_NUMPY = ("unet", "gpt", "gpt-768", "bert")
 """The networks for which NumPy has layers by hand."""
 WRITTEN_OUT = {"by hand, XLA"}
 """Programs that write out the steps of recurrences, which they take minutes to compile."""
-PREDICTING = {"by hand, exported from PyTorch"}
+EXPORTED = "by hand, exported from PyTorch"
+PREDICTING = {EXPORTED}
 """Programs without training."""
+LACKING = {
+    "by hand, XLA": {"diffusion": "a gradient of nearest-neighbour resizing"},
+    EXPORTED: {
+        "mamba": "RMS normalization", "mamba-2": "RMS normalization", "llama": "RMS normalization",
+        "conformer": "lists of computed sizes", "message-passing": "`index_add_` of repeated rows",
+    },
+}  # fmt: skip
+"""What a library, or PyTorch's exporter, lacks for the program of a network."""
 MODULES = {"cntk": "onnxruntime"}
 """Where the hand-written programs of a stack are, if not under its name."""
 
@@ -50,11 +59,13 @@ def programs(name: str, stack: str) -> list[str]:
     if stack in KERAS3:
         return ["Keras 3"] if NETWORKS[name].keras3 else []
     network, found = NETWORKS[name], [BACKPLANE, *BY_HAND.get(stack, {})]
-    left_out = WRITTEN_OUT if network.recurrent else set()
+    left_out = {program for program, lacks in LACKING.items() if name in lacks}
+    if network.recurrent:
+        left_out |= WRITTEN_OUT
     if stack == "numpy" and name not in IN_NUMPY:
-        left_out = {"by hand"}
+        left_out.add("by hand")
     if network.own_kernels:
-        left_out = WRITTEN_OUT | PREDICTING
+        left_out |= WRITTEN_OUT | PREDICTING
     return [p for p in found if p not in left_out and parts(network, p)]
 
 

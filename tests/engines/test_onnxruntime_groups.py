@@ -92,6 +92,20 @@ def test_hard_silu(kinds: Callable[[], list[str]], dtype: str) -> None:
     np.testing.assert_allclose(slope, [[0, 1, 1 / 3, 1, 1, 1]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_silu(kinds: Callable[[], list[str]], dtype: str) -> None:
+    """By one quotient; the relative error is small where the sigmoid nearly vanishes, too."""
+    x = K.placeholder((None, 5), dtype=dtype)
+    given = np.array([[-80, -17, -0.5, 0, 30], [np.inf, np.nan, 2, -1, 4]], dtype)
+    for rows in (given, given[:0]):
+        wide = rows.astype("float64")
+        wanted = wide / (1 + np.exp(-wide))
+        found = K.function([x], [x * K.sigmoid(x)])([rows])[0]
+        tolerance = 2e-3 if dtype == "float16" else 1e-6
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=1e-7 * (dtype == "float16"))
+        assert ("Div" in kinds()) == (dtype != "float16")
+
+
 def by_quotient(x: Any, gamma: Any) -> Any:
     return x / K.sqrt(K.mean(K.square(x), axis=-1, keepdims=True) + 1e-5) * gamma
 

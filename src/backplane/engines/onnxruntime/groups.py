@@ -15,7 +15,15 @@ from backplane.engines.table import Axes, Table
 
 TABLE = Table()
 
-SINCE = {"hard_silu": 14, "normalize": 17, "gelu": 20, "lstm": 22, "gru": 22, "rms_normalize": inf}
+SINCE = {
+    "silu": 7,
+    "hard_silu": 14,
+    "normalize": 17,
+    "gelu": 20,
+    "lstm": 22,
+    "gru": 22,
+    "rms_normalize": inf,
+}
 """The first version of ONNX's operators in which the lowering of a primitive can be written. onnx
 cannot convert what that of a loop says of loops without steps. An operator of ONNX Runtime's own is
 never exported."""
@@ -25,6 +33,14 @@ never exported."""
 def gelu(x: Symbol, *, approximate: bool) -> Symbol:
     """The product of x and the probability that a standard normal number is below x."""
     return node("Gelu", x, approximate="tanh" if approximate else "none")
+
+
+@TABLE.add("silu", unless=lambda specs: specs[0].dtype not in ("float32", "float64"))
+def silu(x: Symbol) -> Symbol:
+    """The quotient x / (1 + exp(-x)): a pass less than x · sigmoid(x). `sigmoid` says why the
+    library's kernel is not used.
+    """
+    return node("Div", x, node("Add", number(1, x.dtype), node("Exp", node("Neg", x))))
 
 
 @TABLE.add("hard_silu", unless=lambda specs: specs[0].dtype != "float32")
