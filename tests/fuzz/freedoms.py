@@ -137,8 +137,10 @@ class Freedoms(Noise):
             over = np.abs(operands[1]) > 1 / TINY[node.spec.dtype]
             return np.where(over & (self.noise(np.shape(found)) < 0), 0.0 * found, found)
         elif name == "pow":
-            # A large exponent may be a whole number on an engine, and is then no root.
-            whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
+            # An exponent that is large, or near a whole number, may be one on an engine.
+            exponent = np.asarray(operands[1])
+            unit = UNIT[node.spec.dtype] * np.maximum(np.abs(exponent), 1.0)
+            whole = (unit > 0.1) | (np.abs(exponent - np.round(exponent)) < SLACK * unit)
             # Some take pow(x, 0.5) for the root of x, also where x is −∞.
             whole = whole | np.isneginf(first)
             free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)

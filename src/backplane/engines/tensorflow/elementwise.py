@@ -41,6 +41,27 @@ def _maximum(x: Value, y: Value) -> Value:
     return tf.maximum(x, y)
 
 
+def _add(x: Value, y: Value) -> Value:
+    """The sum. TensorFlow's optimizer takes a row for the bias of a product of matrices. Its kernel
+    for a transposed matrix takes vectors alone: "bias must be 1-dimensional".
+    """
+    if tf.is_symbolic_tensor(x) and tf.is_symbolic_tensor(y):
+        if x.op.type == "MatMul":
+            x, y = _with_bias(x, y)
+        elif y.op.type == "MatMul":
+            y, x = _with_bias(y, x)
+    return raw.AddV2(x=x, y=y)
+
+
+def _with_bias(product: Value, bias: Value) -> tuple[Value, Value]:
+    """A product and what is added to it, such that the optimizer may join them or cannot."""
+    if bias.shape.rank == 2 and bias.shape[0] == 1:
+        return product, raw.Reshape(tensor=bias, shape=[-1])
+    left = product.op.inputs[0].op.type
+    transposed = product.op.get_attr("transpose_a") or left == "Transpose"
+    return (opaque(product) if transposed and bias.shape.rank != 1 else product), bias
+
+
 TABLE = Table(
     identity=lambda x: raw.Identity(input=x),
     stop_gradient=tf.stop_gradient,
@@ -62,7 +83,7 @@ TABLE = Table(
     sigmoid_grad=lambda g, y: raw.SigmoidGrad(y=y, dy=g),
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
     logical_not=tf.logical_not,
-    add=lambda x, y: raw.AddV2(x=x, y=y),
+    add=_add,
     mul=lambda x, y: raw.Mul(x=x, y=y),
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),
     div=tf.realdiv,
