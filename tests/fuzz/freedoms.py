@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,72 +115,135 @@ class Freedoms(Noise):
 
     def open(self, name: str, node: Tensor, operands: list[Any], found: Any) -> Any:
         """`found`, with random elements where the documents leave the result to the engine."""
-        first = np.asarray(operands[0]) if operands else None
-        free: Any = None
-        if name == "cast" and is_integer(node.spec.dtype) and first.dtype.kind == "f":
-            info = np.iinfo(node.spec.dtype)
-            free = ~((first > float(info.min) - 1) & (first < float(info.max)))
-        elif name == "cast" and node.spec.dtype == "bool" and first.dtype.kind == "f":
-            # What is 0 but for roundings, such as slopes of a sum of probabilities, is 0 or not.
-            tiny = np.abs(first) < 8 * UNIT[node.inputs[0].spec.dtype]
-            return np.where(tiny & (self.noise(np.shape(found)) < 0), False, found)
-        elif name in ("floordiv", "mod") and is_integer(node.spec.dtype):
-            free = np.asarray(operands[1]) == 0
-        elif name == "pow" and is_integer(node.spec.dtype):
-            exact = np.power(np.asarray(operands[0], "float64"), operands[1])
-            info = np.iinfo(node.spec.dtype)
-            free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
-        elif name == "mod":  # PyTorch's kernel gives NaN where the quotient overflows
-            over = np.abs(first) / LARGEST[node.spec.dtype] > np.abs(operands[1])
-            return np.where(over & (self.noise(np.shape(found)) < 0), np.nan, found)
-        elif name == "div":  # XLA may multiply by the reciprocal, and take a denormal one for 0
-            over = np.abs(operands[1]) > 1 / TINY[node.spec.dtype]
-            return np.where(over & (self.noise(np.shape(found)) < 0), 0.0 * found, found)
-        elif name == "pow":
-            # An exponent that is large, or near a whole number, may be one on an engine.
-            exponent = np.asarray(operands[1])
-            unit = UNIT[node.spec.dtype] * np.maximum(np.abs(exponent), 1.0)
-            whole = (unit > 0.1) | (np.abs(exponent - np.round(exponent)) < SLACK * unit)
-            # Some take pow(x, 0.5) for the root of x, also where x is −∞.
-            whole = whole | np.isneginf(first)
-            free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)
-            return np.where(free, np.abs(first) ** np.asarray(operands[1]), found)
-        elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
-            # Numbers that differ by rounding may be equal on an engine.
-            second = np.asarray(operands[1])
-            size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
-            free = (first != second) & (np.abs(first - second) <= size)
-            return found ^ (free & (self.noise(np.shape(free)) < 0))
-        elif name == "sub" and node.spec.dtype == "float16":
-            # ONNX Runtime may read one operand before it is rounded to 16 bits, the other after.
-            size = np.maximum(np.abs(first), np.abs(operands[1]))
-            if any(_is_rounded(x) for x in node.inputs):
-                near = (np.abs(found) <= UNIT["float16"] * size) & np.isfinite(size)
-                return found + np.where(near, size * self.noise(np.shape(size)) / 2**13, 0.0)
-        elif name == "relu_grad":  # The result of which it is the gradient is no number.
-            free = np.isnan(operands[1]) & (self.noise(np.shape(found)) < 0)
-            return np.where(free, first, found)
-        elif name == "mul":  # XLA chooses by a bool that was cast, and so passes over NaN.
-            masks = [x.op is not None and x.op.name == "cast" and x.inputs[0].spec.dtype == "bool"
-                     for x in node.inputs]  # fmt: skip
-            free = np.isnan(found) & self.chosen(np.shape(found))
-            for mask, x in zip(masks, operands, strict=True):
-                if mask:
-                    found = np.where(free & (np.asarray(x) == 0), 0.0, found)
+        kind = np.asarray(operands[0]).dtype.kind if operands else ""
+        for names, fits, rule in RULES:
+            if name in names and fits(node.spec.dtype, kind):
+                return rule(self, node, operands, found)
+        return found
+
+    def maybe(self, free: Any, other: Any, found: Any) -> Any:
+        """`found`, or `other` at random elements of those that are free."""
+        return np.where(free & (self.noise(np.shape(found)) < 0), other, found)
+
+    def drawn_where(self, free: Any, dtype: str, found: Any, below: int | None = None) -> Any:
+        """`found`, or any integers where the result is free."""
+        if not np.any(free):
             return found
-        elif name in ("argmax", "argmin") and first.dtype.kind == "f":
-            free = np.isnan(first).any(axis=node.params["axis"])
-        if free is None or not np.any(free):
-            return found
-        info = np.iinfo(node.spec.dtype)
-        drawn = self.rng.integers(
-            info.min // 2, info.max // 2, np.shape(found), dtype="int64" if info.min else "uint64"
-        ).astype(node.spec.dtype)
-        special = self.rng.choice(np.array([0, info.min, info.max], node.spec.dtype), drawn.shape)
+        assert self.rng is not None
+        info = np.iinfo(dtype)
+        wide = "int64" if info.min else "uint64"
+        drawn = self.rng.integers(info.min // 2, info.max // 2, np.shape(found), dtype=wide)
+        drawn = drawn.astype(dtype)
+        special = self.rng.choice(np.array([0, info.min, info.max], dtype), drawn.shape)
         drawn = np.where(self.noise(drawn.shape) < 0, drawn, special)
-        if name in ("argmax", "argmin"):
-            drawn = abs(drawn) % max(1, first.shape[node.params["axis"]])
-        return np.where(free, drawn, found)
+        return np.where(free, drawn if below is None else abs(drawn) % below, found)
+
+
+Rule = Callable[[Freedoms, Tensor, list[Any], Any], Any]
+Fits = Callable[[str, str], bool]
+RULES: list[tuple[Sequence[str], Fits, Rule]] = []
+"""Names of primitives, for which dtypes of the result and kinds of the first operand, and what the
+engines may give."""
+
+
+def _of(*names: str, fits: Fits = lambda dtype, kind: True) -> Callable[[Rule], Rule]:
+    def keep(rule: Rule) -> Rule:
+        RULES.append((names, fits, rule))
+        return rule
+
+    return keep
+
+
+@_of("cast", fits=lambda dtype, kind: is_integer(dtype) and kind == "f")
+def _overflowing_cast(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    info, x = np.iinfo(node.spec.dtype), np.asarray(operands[0])
+    free = ~((x > float(info.min) - 1) & (x < float(info.max)))
+    return own.drawn_where(free, node.spec.dtype, found)
+
+
+@_of("cast", fits=lambda dtype, kind: dtype == "bool" and kind == "f")
+def _cast_to_bool(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """What is 0 but for roundings, such as slopes of a sum of probabilities, is 0 or not."""
+    return own.maybe(np.abs(operands[0]) < 8 * UNIT[node.inputs[0].spec.dtype], False, found)
+
+
+@_of("floordiv", "mod", fits=lambda dtype, kind: is_integer(dtype))
+def _division_by_zero(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    return own.drawn_where(np.asarray(operands[1]) == 0, node.spec.dtype, found)
+
+
+@_of("pow", fits=lambda dtype, kind: is_integer(dtype))
+def _power_of_integers(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    exact = np.power(np.asarray(operands[0], "float64"), operands[1])
+    info = np.iinfo(node.spec.dtype)
+    free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+    return own.drawn_where(free, node.spec.dtype, found)
+
+
+@_of("mod")
+def _remainder(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """PyTorch's kernel gives NaN where the quotient overflows."""
+    over = np.abs(operands[0]) / LARGEST[node.spec.dtype] > np.abs(operands[1])
+    return own.maybe(over, np.nan, found)
+
+
+@_of("div")
+def _quotient(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """XLA may multiply by the reciprocal, and take a denormal one for 0."""
+    return own.maybe(np.abs(operands[1]) > 1 / TINY[node.spec.dtype], 0.0 * found, found)
+
+
+@_of("pow")
+def _power(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """An exponent that is large, or near a whole number, may be one on an engine. Some take
+    pow(x, 0.5) for the root of x, also where x is −∞.
+    """
+    x, exponent = np.asarray(operands[0]), np.asarray(operands[1])
+    unit = UNIT[node.spec.dtype] * np.maximum(np.abs(exponent), 1.0)
+    whole = (unit > 0.1) | (np.abs(exponent - np.round(exponent)) < SLACK * unit)
+    free = np.isnan(found) & (x < 0) & (whole | np.isneginf(x))
+    return own.maybe(free, np.abs(x) ** exponent, found)
+
+
+@_of("equal", "not_equal", "less", "less_equal", fits=lambda dtype, kind: kind == "f")
+def _comparison(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """Numbers that differ by rounding may be equal on an engine."""
+    x, y = map(np.asarray, operands)
+    size = np.maximum(np.abs(x), np.abs(y)) * 4 * UNIT[node.inputs[0].spec.dtype]
+    return own.maybe((x != y) & (np.abs(x - y) <= size), ~found, found)
+
+
+@_of("sub", fits=lambda dtype, kind: dtype == "float16")
+def _difference(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """ONNX Runtime may read one operand before it is rounded to 16 bits, the other after."""
+    if not any(map(_is_rounded, node.inputs)):
+        return found
+    size = np.maximum(np.abs(operands[0]), np.abs(operands[1]))
+    near = (np.abs(found) <= UNIT["float16"] * size) & np.isfinite(size)
+    return found + np.where(near, size * own.noise(np.shape(size)) / 2**13, 0.0)
+
+
+@_of("relu_grad")
+def _slope_of_nan(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """The result of which it is the gradient is no number."""
+    return own.maybe(np.isnan(operands[1]), operands[0], found)
+
+
+@_of("mul")
+def _product_with_mask(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    """XLA chooses by a bool that was cast, and so passes over NaN."""
+    free = np.isnan(found) & own.chosen(np.shape(found))
+    for t, x in zip(node.inputs, operands, strict=True):
+        if t.op is not None and t.op.name == "cast" and t.inputs[0].spec.dtype == "bool":
+            found = np.where(free & (np.asarray(x) == 0), 0.0, found)
+    return found
+
+
+@_of("argmax", "argmin", fits=lambda dtype, kind: kind == "f")
+def _position_of_nan(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
+    x, axis = np.asarray(operands[0]), node.params["axis"]
+    free = np.isnan(x).any(axis=axis)
+    return own.drawn_where(free, node.spec.dtype, found, below=max(1, x.shape[axis]))
 
 
 def _depends_on_order(

@@ -178,41 +178,13 @@ class Evaluation(Freedoms):
         if special is not None:
             return special(self, operands, **node.params)
         name = node.op.name
-        if self.rng is not None and node.op.varies:  # each engine draws numbers of its own
-            operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
-        if self.rng is not None and name == "max_pool" and self.rng.random() < 0.5:
-            # Some engines pass over NaN, or begin with the lowest number.
-            lowest = self.rng.choice([-np.inf, -LARGEST[node.inputs[0].spec.dtype]])
-            operands = [np.where(np.isnan(x) | np.isneginf(x), lowest, x) for x in operands]
-        if self.rng is not None and name in JUMPS | POLES:
-            operands = self.beyond(node, operands, exact)
-        if self.rng is not None and name in ADDING | COMPOSED:
-            # Some kernels divide each element of a window, and add the quotients.
-            adding = name in ADDING and name != "avg_pool"
-            whole = adding and all(_are_few_digits(v) for v in operands)
-            digits = 0 if whole else NEVER
-            if name in JUMPS and self.rng.random() < 0.5:  # an exact quotient may be whole
-                digits = DIGITS.get(node.spec.dtype, 0)
-            # A whole exponent stays whole: the power of a negative number would be NaN.
-            last = 1 if name == "pow" else len(operands)
-            moving = zip(operands[:last], node.inputs[:last], strict=True)
-            moved = [self.moved(v, t.spec.dtype, digits) for v, t in moving]
-            operands = [*moved, *operands[last:]]
+        if self.rng is not None:
+            operands = self.operands(name, node, operands, exact)
         found = self.computed(node, operands)
-        if name == "ctc_loss" and self.rng is not None:
-            # Where the loss is NaN, kernels make all slopes of the sample NaN.
-            lost = np.isnan(found[0])[:, None, None] & self.chosen(np.shape(found[1]))
-            found = [found[0], np.where(lost, np.nan, found[1])]
-        if name in ("softmax", "log_softmax") and self.rng is not None:
-            found = self.scored_twice(node, operands[0], found)
+        if self.rng is not None:
+            found = self.results(name, node, operands, exact, found)
         if node.op.multiple:
             return [self.settled(name, v, s.dtype) for v, s in zip(found, node.spec, strict=True)]
-        if self.rng is not None:
-            found = self.open(name, node, operands, found)
-            if name in ADDING | COMPOSED and is_float(node.spec.dtype):
-                found = self.overflowing(node, operands, found)
-            if name == "mul" and is_float(node.spec.dtype):
-                found = self.distributed(node, operands, exact, found)
         times = 1.0
         if name in ("sum", "sum_to", "mean"):  # their rounding errors grow with the terms
             terms = np.size(operands[0]) // max(1, np.size(found))
@@ -224,6 +196,54 @@ class Evaluation(Freedoms):
         # A product that looks exact is rounded, or fused with a sum, if its factors were rounded.
         factors = operands if name == "mul" else ()
         return self.settled(name, found, node.spec.dtype, times, factors)
+
+    def operands(
+        self, name: str, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any]
+    ) -> list[Any]:
+        """What an engine may compute with in the place of the operands."""
+        assert self.rng is not None
+        assert node.op is not None
+        if node.op.varies:  # each engine draws numbers of its own
+            operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
+        if name == "max_pool" and self.rng.random() < 0.5:
+            # Some engines pass over NaN, or begin with the lowest number.
+            lowest = self.rng.choice([-np.inf, -LARGEST[node.inputs[0].spec.dtype]])
+            operands = [np.where(np.isnan(x) | np.isneginf(x), lowest, x) for x in operands]
+        if name in JUMPS | POLES:
+            operands = self.beyond(node, operands, exact)
+        if name in ADDING | COMPOSED:
+            # Some kernels divide each element of a window, and add the quotients.
+            adding = name in ADDING and name != "avg_pool"
+            whole = adding and all(_are_few_digits(v) for v in operands)
+            digits = 0 if whole else NEVER
+            if name in JUMPS and self.rng.random() < 0.5:  # an exact quotient may be whole
+                digits = DIGITS.get(node.spec.dtype, 0)
+            # A whole exponent stays whole: the power of a negative number would be NaN.
+            last = 1 if name == "pow" else len(operands)
+            moving = zip(operands[:last], node.inputs[:last], strict=True)
+            moved = [self.moved(v, t.spec.dtype, digits) for v, t in moving]
+            operands = [*moved, *operands[last:]]
+        return operands
+
+    def results(
+        self, name: str, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any], found: Any
+    ) -> Any:
+        """What an engine may have in the place of the result, or of several."""
+        assert node.op is not None
+        if name == "ctc_loss":
+            # Where the loss is NaN, kernels make all slopes of the sample NaN.
+            lost = np.isnan(found[0])[:, None, None] & self.chosen(np.shape(found[1]))
+            found = [found[0], np.where(lost, np.nan, found[1])]
+        if name in ("softmax", "log_softmax"):
+            found = self.scored_twice(node, operands[0], found)
+        if node.op.multiple:
+            return found
+        found = self.open(name, node, operands, found)
+        if name in ADDING | COMPOSED and is_float(node.spec.dtype):
+            found = self.overflowing(node, operands, found)
+        if name == "mul" and is_float(node.spec.dtype):
+            found = self.distributed(node, operands, exact, found)
+        return found
 
     def computed(self, node: Tensor, operands: list[Any]) -> Any:
         """The primitive in float64."""
