@@ -136,6 +136,8 @@ class Freedoms(Noise):
         drawn = drawn.astype(dtype)
         special = self.rng.choice(np.array([0, info.min, info.max], dtype), drawn.shape)
         drawn = np.where(self.noise(drawn.shape) < 0, drawn, special)
+        if self.rng.random() < 0.25:  # Some give all of them the same number, such as 0.
+            drawn = np.full(drawn.shape, self.rng.choice(special.ravel()), dtype)
         return np.where(free, drawn if below is None else abs(drawn) % below, found)
 
 

@@ -194,3 +194,14 @@ def test_a_product_of_rounded_factors_may_be_fused_with_a_sum() -> None:
     assert value.tolist() == [0, 0]
     assert 2e-16 < bound[0] < 1e-12
     assert bound[1] < 1e-300
+
+
+def test_casts_that_overflow_may_all_give_the_same_number() -> None:
+    """JAX makes 0 of all negative floats, so the largest one is 3."""
+    x = K.placeholder((100,))
+    given = np.full(100, -1.0)
+    given[7] = 3.0
+    y, z = K.max(K.cast(x, "uint8")), K.max(K.cast(K.abs(x), "uint8"))
+    [[(_, bound), (value, exact)]] = expected([y, z], {x: given}, samples=40)
+    assert bound == np.inf
+    assert (value, exact) == (3, 0)
