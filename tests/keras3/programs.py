@@ -517,12 +517,6 @@ PROGRAMS = [
 
 def main(file, only=()):
     warnings.simplefilter("ignore")
-    if K.backend() == "backplane.tensorflow":
-        import tensorflow as tf
-
-        # Programs run a few times: their graphs need not be made fast. Those of
-        # `training_programs.py` are.
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     gc.freeze()  # What has been imported stays: `clear_session` need not look through it.
     found = {}
     for program in PROGRAMS:
