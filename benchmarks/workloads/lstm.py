@@ -72,54 +72,47 @@ def k_loss(K: Any, weights: list[Any], x: Any, y: Any, problem: Training) -> Any
     return K.mean(K.square(last - y))
 
 
-def numpy_gradients(
-    problem: Training, weights: list[np.ndarray]
-) -> Callable[[], tuple[float, list[np.ndarray]]]:
-    """Back-propagation through time: one product for the inputs of all steps, and one for each
-    weight's gradient, over buffers in the order of time.
-    """
-    kernel, recurrent, bias = weights
-    dtype = kernel.dtype
-    x = np.ascontiguousarray(problem.x.transpose(1, 0, 2)).astype(dtype)
-    y = problem.y.astype(dtype)
-    steps, batch, inputs = x.shape
-    units = y.shape[1]
-    rows = x.reshape(-1, inputs)
-    z = np.empty((steps, batch, 4 * units), dtype)
-    hs, cs = (np.zeros((steps + 1, batch, units), dtype) for _ in range(2))
-    ts = np.empty((steps, batch, units), dtype)
-    gradients = [np.empty_like(w) for w in weights]
-    parts = [slice(k * units, (k + 1) * units) for k in range(4)]
+class _Numpy:
+    """The loop of the layer and the loop of its gradient, over buffers in the order of time."""
 
-    def sigmoid(a: Any) -> None:
-        np.negative(a, out=a)
-        np.exp(a, out=a)
-        a += 1
-        np.reciprocal(a, out=a)
+    def __init__(self, x: np.ndarray, weights: list[np.ndarray]) -> None:
+        self.kernel, self.recurrent, self.bias = weights
+        steps, batch, inputs = x.shape
+        self.units = len(self.recurrent)
+        self.rows = x.reshape(-1, inputs)
+        self.z = np.empty((steps, batch, 4 * self.units), x.dtype)
+        """Sums that go into gates, then the gates, then the gradients by the sums."""
+        self.hs, self.cs = (np.zeros((steps + 1, batch, self.units), x.dtype) for _ in range(2))
+        self.ts = np.empty((steps, batch, self.units), x.dtype)
+        """tanh of the cells."""
+        self.gates = [slice(k * self.units, (k + 1) * self.units) for k in range(4)]
 
-    def forward() -> None:
-        np.matmul(rows, kernel, out=z.reshape(rows.shape[0], -1))
-        z.__iadd__(bias)
-        for t in range(steps):
+    def forward(self) -> np.ndarray:
+        """The last output."""
+        hs, cs, ts, z = self.hs, self.cs, self.ts, self.z
+        np.matmul(self.rows, self.kernel, out=z.reshape(len(self.rows), -1))
+        z += self.bias
+        for t in range(len(z)):
             a = z[t]
-            a += hs[t] @ recurrent
-            i, f, g, o = (a[:, part] for part in parts)
-            sigmoid(a[:, : 2 * units])
+            a += hs[t] @ self.recurrent
+            i, f, g, o = (a[:, gate] for gate in self.gates)
+            _sigmoid(a[:, : 2 * self.units])
             np.tanh(g, out=g)
-            sigmoid(o)
+            _sigmoid(o)
             np.multiply(f, cs[t], out=cs[t + 1])
             cs[t + 1] += i * g
             np.tanh(cs[t + 1], out=ts[t])
             np.multiply(o, ts[t], out=hs[t + 1])
+        return hs[-1]
 
-    def step() -> tuple[float, list[np.ndarray]]:
-        forward()
-        away = hs[-1] - y
-        dh, dc = away * (2 / away.size), np.zeros_like(away)
-        back = np.ascontiguousarray(recurrent.T)
-        for t in reversed(range(steps)):
+    def backward(self, dh: np.ndarray) -> None:
+        """What the sums of all steps have as gradients, into `z`."""
+        cs, ts, z = self.cs, self.ts, self.z
+        dc = np.zeros_like(dh)
+        back = np.ascontiguousarray(self.recurrent.T)
+        for t in reversed(range(len(z))):
             a = z[t]
-            i, f, g, o = (a[:, part] for part in parts)
+            i, f, g, o = (a[:, gate] for gate in self.gates)
             dc += dh * o * (1 - ts[t] * ts[t])
             do = dh * ts[t] * o * (1 - o)
             dg = dc * i * (1 - g * g)
@@ -129,9 +122,32 @@ def numpy_gradients(
             for into, d in zip((i, f, g, o), (di, df, dg, do), strict=True):
                 into[...] = d
             dh = a @ back
-        flat = z.reshape(rows.shape[0], -1)
-        np.matmul(rows.T, flat, out=gradients[0])
-        np.matmul(hs[:-1].reshape(-1, units).T, flat, out=gradients[1])
+
+
+def _sigmoid(a: np.ndarray) -> None:
+    np.negative(a, out=a)
+    np.exp(a, out=a)
+    a += 1
+    np.reciprocal(a, out=a)
+
+
+def numpy_gradients(
+    problem: Training, weights: list[np.ndarray]
+) -> Callable[[], tuple[float, list[np.ndarray]]]:
+    """Back-propagation through time: one product for the inputs of all steps, and one for each
+    weight's gradient.
+    """
+    dtype = weights[0].dtype
+    loops = _Numpy(np.ascontiguousarray(problem.x.transpose(1, 0, 2)).astype(dtype), weights)
+    y = problem.y.astype(dtype)
+    gradients = [np.empty_like(w) for w in weights]
+
+    def step() -> tuple[float, list[np.ndarray]]:
+        away = loops.forward() - y
+        loops.backward(away * (2 / away.size))
+        flat = loops.z.reshape(len(loops.rows), -1)
+        np.matmul(loops.rows.T, flat, out=gradients[0])
+        np.matmul(loops.hs[:-1].reshape(-1, loops.units).T, flat, out=gradients[1])
         np.sum(flat, axis=0, out=gradients[2])
         return float(np.mean(away * away)), gradients
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from benchmarks.networks.layers.jax import Layers, both_ways
 from benchmarks.networks.problem import Batch, Network, Sizes, with_graphs
-from benchmarks.problem import Run
+from benchmarks.problem import Optimizer, Run
 from benchmarks.stacks.jax import OWN_CONVOLUTIONS, updated
 
 
@@ -25,59 +26,74 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
     scopes: list[str] = []
     jax.eval_shape(lambda batch: scopes.extend(network.losses(layers, batch, sizes)), dict(batch))
     initial = dict(layers.initial)
-    by_rows = not (opt.adam or opt.momentum)
-    read = [(n, (*ids.shape, initial[n].shape[1])) for n, ids in layers.looked_up if by_rows]
-    large = {name for name, _ in read}
-    groups = [[n for n in layers.trained(scope) if n not in large] for scope in scopes]
-
-    def loss_of(trained: Any, rows: Any, others: Any, batch: Any, scope: str) -> Any:
-        layers.values, layers.updates = {**others, **trained}, {}
-        layers.rows, layers.looked_up = iter(rows) if by_rows else None, []
-        loss = network.losses(layers, batch, sizes)[scope]
-        return loss, (layers.updates, [ids for _, ids in layers.looked_up])
-
-    @partial(jax.jit, donate_argnums=0, compiler_options=options)
-    def step(state: Any, batch: Any) -> Any:
-        values, moments = state
-        new, new_moments, losses = dict(values), [], []
-        for scope, names, moment in zip(scopes, groups, moments, strict=True):
-            trained = [values[name] for name in names]
-            slope = jax.value_and_grad(loss_of, (0, 1), has_aux=True)
-            rows = [jnp.zeros(shape) for _, shape in read]
-            (loss, (updates, places)), (slopes, row_slopes) = slope(
-                dict(zip(names, trained, strict=True)), rows, values, batch, scope
-            )
-            listed = [slopes[name] for name in names]
-            stepped, *rest = updated(opt, (trained, *moment), listed)
-            new |= zip(names, stepped, strict=True)
-            new |= updates
-            if by_rows:
-                for (name, _), ids, g in zip(read, places, row_slopes, strict=True):
-                    new[name] = new[name].at[ids].add(-opt.rate * g)
-            new_moments.append(rest)
-            losses.append(loss)
-        return (new, new_moments), losses
-
-    def start() -> Any:
-        moments = []
-        for names in groups:
-            zeros = [
-                [jnp.zeros(initial[name].shape) for name in names] if needed else []
-                for needed in (opt.adam or opt.momentum, opt.adam)
-            ]
-            moments.append([*zeros, jnp.zeros(())])
-        return {name: jnp.array(value) for name, value in initial.items()}, moments
-
-    held = [start()]
+    read = None
+    if not (opt.adam or opt.momentum):
+        read = [(n, (*ids.shape, initial[n].shape[1])) for n, ids in layers.looked_up]
+    large = {name for name, _ in read or ()}
+    groups = {s: [name for name in layers.trained(s) if name not in large] for s in scopes}
+    step = jax.jit(
+        _step(network, layers, sizes, groups, read), donate_argnums=0, compiler_options=options
+    )
+    held = [_start(opt, initial, groups)]
 
     def call() -> list[float]:
         held[0], losses = step(held[0], dict(batch))
         return [float(loss) for loss in losses]
 
     def reset() -> None:
-        held[0] = start()
+        held[0] = _start(opt, initial, groups)
 
     return Run(call, (), reset)
+
+
+def _start(opt: Optimizer, initial: dict[str, np.ndarray], groups: dict[str, list[str]]) -> Any:
+    """The state before the first step: the weights, and the moments of each scope's weights."""
+    moments = []
+    for names in groups.values():
+        zeros = [
+            [jnp.zeros(initial[name].shape) for name in names] if needed else []
+            for needed in (opt.adam or opt.momentum, opt.adam)
+        ]
+        moments.append([*zeros, jnp.zeros(())])
+    return {name: jnp.array(value) for name, value in initial.items()}, moments
+
+
+def _step(
+    network: Network, layers: Layers, sizes: Sizes, groups: dict[str, list[str]],
+    read: list[tuple[str, tuple[int, ...]]] | None,
+) -> Callable[[Any, Any], Any]:  # fmt: skip
+    """The step. `groups` are the weights of each scope; `read` are the large tables whose rows
+    alone are written, with the shapes of these rows, or None where the optimizer writes all.
+    """
+
+    def loss_of(trained: Any, rows: Any, others: Any, batch: Any, scope: str) -> Any:
+        layers.values, layers.updates = {**others, **trained}, {}
+        layers.rows, layers.looked_up = None if read is None else iter(rows), []
+        loss = network.losses(layers, batch, sizes)[scope]
+        return loss, (layers.updates, [ids for _, ids in layers.looked_up])
+
+    def step(state: Any, batch: Any) -> Any:
+        values, moments = state
+        new, new_moments, losses = dict(values), [], []
+        for (scope, names), moment in zip(groups.items(), moments, strict=True):
+            trained = [values[name] for name in names]
+            slope = jax.value_and_grad(loss_of, (0, 1), has_aux=True)
+            rows = [jnp.zeros(shape) for _, shape in read or ()]
+            (loss, (updates, places)), (slopes, row_slopes) = slope(
+                dict(zip(names, trained, strict=True)), rows, values, batch, scope
+            )
+            listed = [slopes[name] for name in names]
+            stepped, *rest = updated(network.optimizer, (trained, *moment), listed)
+            new |= zip(names, stepped, strict=True)
+            new |= updates
+            if read is not None:
+                for (name, _), ids, g in zip(read, places, row_slopes, strict=True):
+                    new[name] = new[name].at[ids].add(-network.optimizer.rate * g)
+            new_moments.append(rest)
+            losses.append(loss)
+        return (new, new_moments), losses
+
+    return step
 
 
 def predict(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: bool = False) -> Run:
