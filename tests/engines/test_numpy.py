@@ -1,10 +1,10 @@
-"""The NumPy engine: conversions, floating-point errors, selection by bits, blocks, generators."""
+"""The NumPy engine: conversions, floating-point errors, selection by bits, sums, indices, loops."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 by it.
@@ -15,37 +15,16 @@ from scipy import special
 import waiting
 from backplane import backend as K
 from backplane.compile.program import Request, compiled
-from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
-from backplane.core.spec import DTYPES, HALVES, Spec
-from backplane.engines.arrays import convolution, linear, pooling, windows
+from backplane.core.spec import DTYPES, Spec
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
-from backplane.engines.arrays.fast import updates
-from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.numpy import ENGINE
+from engines import lowerings
 
+lower = partial(lowerings.lower, ENGINE)
 rng = np.random.default_rng(0)
-
-
-def lowering(name: str, *operands: Any, **params: Any) -> Callable[..., Any]:
-    """The lowering of a primitive for operands such as these."""
-    entry = ENGINE.table[name]
-    if not entry.builds:
-        return lambda *values: entry.function(*values, **params)
-    return entry.function([ENGINE.spec_of(np.asarray(x)) for x in operands], **params)
-
-
-def lower(name: str, *operands: Any, **params: Any) -> Any:
-    """The value of a primitive, as a compiled program computes it."""
-    function = lowering(name, *operands, **params)
-    return quieting.without_warnings(lambda *values: (function(*values),))(*operands)[0]
-
-
-def key(*words: int) -> np.ndarray:
-    return np.array(words, np.uint32)
-
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -231,16 +210,6 @@ def test_masked_out_infinities_are_zeros(size: int) -> None:
 # --- products and sums ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(6, 8), (5, 6, 8)])
-def test_products_of_arrays_that_blas_cannot_read(shape: tuple[int, ...]) -> None:
-    y = rng.standard_normal((*shape[:-2], 8, 3)).astype("float32")
-    whole = rng.standard_normal((*shape[:-1], 16)).astype("float32")
-    views = (np.broadcast_to(np.float32(2), shape), whole[..., ::2], whole[..., 7::-1])
-    for x in (*views, np.broadcast_to(whole[..., :1], shape)):
-        result = lower("matmul", x, y, transpose_x=False, transpose_y=False)
-        np.testing.assert_allclose(result, x.astype("float64") @ y, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8"])
 @pytest.mark.parametrize("axes", [(0,), (0, 1), (2,), (1, 2), (1,), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(3, 4, 5), (0, 4, 5), (3, 4, 0)])
@@ -296,140 +265,6 @@ def test_scatter_add_counts_from_the_end_and_checks_bounds() -> None:
     np.testing.assert_array_equal(empty, [0, 0, 0])
 
 
-# --- windows --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("cache", [1, 1000])
-def test_blocks_do_not_change_convolutions(
-    groups: int, cache: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = rng.standard_normal((3, 7, 6, 4))
-    kernel = rng.standard_normal((3, 2, 4 // groups, 8))
-    params: dict[str, Any] = {
-        "strides": (2, 1), "padding": "same", "dilation": (1, 1), "groups": groups,
-    }  # fmt: skip
-
-    def all_three() -> list[np.ndarray]:
-        y = lower("conv", x, kernel, **params)
-        by_x = lower("conv_input_grad", y, kernel, shape=x.shape, **params)
-        return [y, by_x, lower("conv_kernel_grad", x, y, kernel_shape=kernel.shape, **params)]
-
-    whole = all_three()
-    monkeypatch.setattr(windows, "CACHE", cache)
-    for expected, result in zip(whole, all_three(), strict=True):
-        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("cache", [1, 1 << 19])
-@pytest.mark.parametrize(
-    ("sizes", "window", "strides", "padding", "dilation"),
-    [
-        ((5, 13), (3, 3), (1, 1), "same", (1, 1)),
-        ((9, 26), (2, 4), (2, 1), "valid", (3, 1)),
-        ((4, 26), (1, 3), (1, 1), ((0, 0), (2, 1)), (1, 2)),
-        ((4, 5, 12), (2, 2, 2), (1, 2, 1), "same", (1, 1, 1)),
-    ],
-)
-def test_both_forms_of_the_gradient_by_the_input_agree(
-    cache: int, sizes: Any, window: Any, strides: Any, padding: Any, dilation: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(windows, "CACHE", cache)
-    over = windows.Windows.of(sizes, window, strides, padding, dilation)
-    g = rng.standard_normal((3, *over.counts, 4))
-    kernel = rng.standard_normal((*window, 2, 4))
-    by_taps, by_columns = (rng.standard_normal((3, *over.padded, 2)) for _ in range(2))
-    by_columns[...] = by_taps
-    convolution._add_by_taps(by_taps, g, kernel, over)
-    convolution._add_by_columns(by_columns, g, kernel, over)
-    np.testing.assert_allclose(by_columns, by_taps, rtol=1e-12, atol=1e-12)
-
-
-def test_windows_over_one_channel_and_over_more_agree() -> None:
-    """A second channel of zeros changes nothing."""
-    x, kernel = rng.standard_normal((3, 7, 6, 1)), rng.standard_normal((3, 2, 1, 5))
-    params: dict[str, Any] = {"strides": (2, 1), "padding": "same", "dilation": (1, 2), "groups": 1}
-    wide = np.concatenate([kernel, np.zeros_like(kernel)], -2)
-    deep = np.concatenate([x, np.zeros_like(x)], -1)
-    y = lower("conv", x, kernel, **params)
-    np.testing.assert_allclose(y, lower("conv", deep, wide, **params), rtol=1e-12, atol=1e-12)
-    one = lower("conv_kernel_grad", x, y, kernel_shape=kernel.shape, **params)
-    two = lower("conv_kernel_grad", deep, y, kernel_shape=wide.shape, **params)
-    np.testing.assert_allclose(one, two[:, :, :1], rtol=1e-12, atol=1e-12)
-
-
-def test_the_maximum_of_minus_infinities_is_no_padding() -> None:
-    pool: dict[str, Any] = {"pool": (2,), "strides": (2,), "padding": ((1, 1),)}
-    x = np.full((1, 2, 1), -np.inf)
-    y, positions = lower("max_pool", x, **pool)
-    np.testing.assert_array_equal(y, x)
-    gradient = lower("max_pool_grad", np.ones_like(y), x, y, positions, **pool)
-    np.testing.assert_array_equal(gradient, np.ones_like(x))
-
-
-def test_large_windows_have_wide_positions() -> None:
-    x = np.zeros((1, 300, 1))
-    x[0, 299] = 1
-    pool: dict[str, Any] = {"pool": (300,), "strides": (1,), "padding": "valid"}
-    y, positions = lower("max_pool", x, **pool)
-    gradient = lower("max_pool_grad", np.ones_like(y), x, y, positions, **pool)
-    np.testing.assert_array_equal(gradient, x)
-
-
-# --- random numbers -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "block", "expected"),
-    [
-        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
-        ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
-        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
-    ],
-)
-def test_threefry_known_answers(words: Any, block: Any, expected: Any) -> None:
-    """From `kat_vectors` of Random123."""
-    x, y = threefry2x32((key(words[0]), key(words[1])), key(block[0]), key(block[1]))
-    assert (x.tolist(), y.tolist()) == ([expected[0]], [expected[1]])
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 3), (0, 3)])
-def test_random_bits_are_two_blocks_of_words(shape: tuple[int, ...]) -> None:
-    subkey = threefry2x32((key(1), key(2)), key(3), key(4))
-    half = (int(np.prod(shape)) + 1) // 2
-    blocks = threefry2x32(subkey, np.arange(half, dtype=np.uint32), np.zeros(half, np.uint32))
-    expected = np.concatenate(blocks)[: int(np.prod(shape))].reshape(shape)
-    bits = lower("random_bits", key(1, 2, 3, 4), shape=shape)
-    assert bits.dtype == "uint32"
-    np.testing.assert_array_equal(bits, expected)
-
-
-@pytest.mark.parametrize("name", ["random_uniform", "random_normal"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_samples_are_philox_keyed_by_all_words(name: str, dtype: str) -> None:
-    def draw(*words: int) -> np.ndarray:
-        result: np.ndarray = lower(name, key(*words), 4, shape=(None, 3), dtype=dtype)
-        return result
-
-    first = draw(1, 2, 3, 4)
-    assert (first.shape, first.dtype) == ((4, 3), np.dtype(dtype))
-    np.testing.assert_array_equal(first, draw(1, 2, 3, 4))
-    for other in ((9, 2, 3, 4), (1, 9, 3, 4), (1, 2, 9, 4), (1, 2, 3, 9)):
-        assert (draw(*other) != first).any()
-    if name == "random_uniform" and dtype == "float64":
-        philox = np.random.Philox(key=np.array([1 | 2 << 32, 3 | 4 << 32], np.uint64))
-        np.testing.assert_array_equal(first, np.random.Generator(philox).random((4, 3)))
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_uniform_halves_stay_below_one(dtype: str) -> None:
-    samples = lower("random_uniform", key(1, 2, 3, 4), shape=(100_000,), dtype=dtype)
-    assert samples.min() >= 0
-    assert samples.max() < 1
-    assert abs(samples.mean(dtype="float64") - 0.5) < 0.01
-
-
 # --- loops ----------------------------------------------------------------------------------------
 
 
@@ -452,75 +287,6 @@ def test_scan_over_unknown_sizes(steps: int, reverse: bool) -> None:
     np.testing.assert_allclose(final, expected)
     np.testing.assert_allclose(ys, stacked)
     assert ys.shape == (steps, 3)
-
-
-# --- steps of optimizers --------------------------------------------------------------------------
-
-
-def done(later: Any) -> Any:
-    """The arrays of a step, after the calls that write them."""
-    found, calls = later
-    ENGINE.commit(calls)
-    return found
-
-
-def test_steps_write_over_their_own_arrays_only() -> None:
-    given = [np.ones((300, 300), "float32") for _ in range(4)]
-    numbers = [np.float32(x) for x in (0.1, 0.9, 0.99, 1e-3)]
-    first = done(updates.adam_update(*numbers, *given))
-    assert all((x == 1).all() for x in given)
-    assert not any(np.shares_memory(x, y) for x in first for y in given)
-    lent = ENGINE.lend(first[0])
-    second = done(updates.adam_update(*numbers, *first, given[3]))
-    assert all(x is y for x, y in zip(first, second, strict=True))
-    assert not np.shares_memory(lent, first[0])
-    assert ENGINE.lend(given[0]) is given[0]
-    assert not np.shares_memory(ENGINE.lend(first[0][1:]), first[0])
-
-
-def test_a_step_over_several_blocks_and_orders_of_memory() -> None:
-    shape = (3, updates.BLOCK // 2 + 1)
-    p, m, g = rng.random(shape), rng.random(shape), rng.random(shape[::-1]).T
-    for nesterov in (False, True):
-        new_p, new_m = done(updates.momentum_update(0.9, -0.1, 0.5, p, m, g, nesterov=nesterov))
-        expected = 0.9 * m - 0.1 * g
-        np.testing.assert_allclose(new_m, expected, rtol=1e-12, atol=1e-14)
-        moved = p + 0.5 * expected - (0.1 * g if nesterov else 0)
-        np.testing.assert_allclose(new_p, moved, rtol=1e-12, atol=1e-14)
-    (new_p,) = done(updates.gradient_update(-0.1, p, g))
-    np.testing.assert_allclose(new_p, p - 0.1 * g, rtol=1e-12, atol=1e-14)
-
-
-def test_nothing_comes_between_the_writes_of_a_step() -> None:
-    x = np.zeros(4)
-    seen: list[Any] = []
-    tracer = sys.gettrace()
-    sys.settrace(lambda frame, *_: seen.append(frame.f_code.co_name))
-    try:
-        at_once([(np.add, x, 1, x)] * 100)
-    finally:
-        sys.settrace(tracer)
-    assert (x == 100).all()
-    assert seen == ["at_once"]
-
-
-@pytest.mark.parametrize(("strides", "padding"), [((2, 2), "valid"), ((1, 2), "same")])
-def test_pooling_in_blocks_of_samples(
-    strides: tuple[int, ...], padding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, v = rng.integers(0, 4, (7, 6, 6, 3)) * 1.0, rng.random((7, 6, 6, 3))
-    params = {"pool": (2, 2), "strides": strides, "padding": padding}
-    found = []
-    for cache in (1 << 30, 1):
-        monkeypatch.setattr(pooling, "CACHE", cache)
-        y, positions = ENGINE.table["max_pool"].function(x, **params)
-        g = np.cos(np.arange(y.size)).reshape(y.shape)
-        back = ENGINE.table["max_pool_grad"].function(g, x, None, positions, **params)
-        taken = ENGINE.table["max_pool_take"].function(v, None, None, positions, **params)
-        np.testing.assert_allclose((back * v).sum(), (g * taken).sum(), rtol=1e-12)
-        found.append([y, positions, back, taken])
-    for whole, blocked in zip(*found, strict=True):
-        np.testing.assert_array_equal(whole, blocked)
 
 
 # --- accuracy -------------------------------------------------------------------------------------
@@ -557,37 +323,3 @@ def test_the_gradient_of_a_start_that_the_first_step_makes_larger() -> None:
     with K.engine("numpy"):
         found = K.function([x, start], [slope])([np.ones((4, 3)), np.ones((1, 3))])
     assert found[0].tolist() == [[4, 4, 4]]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
-def test_products_of_compressed_rows_without_scipy(dtype: str) -> None:
-    dense = (rng.random((50, 200)) < 0.1) * rng.integers(1, 9, (50, 200))
-    dense[3] = rng.integers(1, 9, 200)  # a long row
-    dense[[0, 7, 49]] = 0
-    dense = dense.astype(dtype)
-    rows, columns = np.nonzero(dense)
-    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))])
-    places = [columns.astype("int32"), offsets.astype("int32"), rows, np.zeros(200, "int8")]
-    for y in (rng.integers(0, 9, (200, 3)).astype(dtype), np.ones((200, 0), dtype)):
-        found = linear._by_lengths(dense[rows, columns], *places, y)
-        np.testing.assert_array_equal(found, dense @ y, strict=True)
-    none = np.zeros(0, "int32"), np.zeros(1, "int32"), np.zeros(0, "int32"), np.zeros(2, "int8")
-    assert linear._by_lengths(np.zeros(0, dtype), *none, np.ones((2, 3), dtype)).shape == (0, 3)
-    with pytest.raises(ValueError, match="200 columns"):
-        linear._by_lengths(dense[rows, columns], *places, np.ones((199, 3), dtype))
-
-
-def test_the_layout_of_compressed_rows_goes_with_the_matrix() -> None:
-    y = rng.random((6, 2))
-    before = len(linear._layouts)
-    for count in (2, 3, 1):  # New arrays may be where those of the last matrix were.
-        columns = np.arange(count, dtype="int32")
-        offsets = np.array([0, 0, count], "int32")
-        rows, across = np.ones(count, "int32"), np.zeros(6, "int8")
-        for factor in (1.0, 2.0):
-            values = np.full(count, factor)
-            found = linear._by_lengths(values, columns, offsets, rows, across, y)
-            np.testing.assert_allclose(found, [[0, 0], factor * y[:count].sum(0)])
-            assert len(linear._layouts) == before + 1
-        del columns, offsets
-        assert len(linear._layouts) == before
