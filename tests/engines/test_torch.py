@@ -1,11 +1,12 @@
-"""The torch engine: conversions, the tape, generators, devices, oneDNN, `torch.compile`."""
+"""The torch engine: conversions, generators, oneDNN, `torch.compile`, particular kernels."""
 
 from __future__ import annotations
 
 import linecache
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,16 @@ import pytest
 
 import waiting
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
-from backplane import backend as K  # noqa: E402
-from backplane import engines  # noqa: E402
-from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.programs import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, groups, indexing, linear  # noqa: E402
+from backplane import backend as K
+from backplane import engines
+from backplane.core.spec import Spec
+from backplane.engines.torch import ENGINE, linear
+from engines import lowerings
 
+lower = partial(lowerings.lower, ENGINE)
 rng = np.random.default_rng(0)
 
 
@@ -28,19 +31,6 @@ rng = np.random.default_rng(0)
 def on_torch() -> Iterator[None]:
     with engines.use("torch"):
         yield
-
-
-def lowering(name: str, *operands: Any, **params: Any) -> Callable[..., Any]:
-    """The lowering of a primitive for operands such as these."""
-    entry = ENGINE.table[name]
-    if not entry.builds:
-        return lambda *values: entry.function(*values, **params)
-    specs = [ENGINE.spec_of(x) if ENGINE.owns(x) else Spec((), "int32") for x in operands]
-    return entry.function(specs, **params)
-
-
-def lower(name: str, *operands: Any, **params: Any) -> Any:
-    return lowering(name, *operands, **params)(*operands)
 
 
 def key(*words: int) -> Any:
@@ -105,154 +95,6 @@ def test_variables_do_not_share_memory_with_the_users_arrays() -> None:
     np.testing.assert_array_equal(K.get_value(v), [0, 0])
 
 
-# --- the tape -------------------------------------------------------------------------------------
-
-
-def test_programs_that_look_for_a_tape_find_none() -> None:
-    seen = []
-
-    def function(x: Any) -> tuple[Any, ...]:
-        seen.append(torch.is_grad_enabled())
-        if x.numel() == 0:
-            raise ValueError("empty")
-        return (x * 2,)
-
-    spec = Spec((None,), "float32")
-    run = ENGINE.compile(Program(function, [spec], [spec], operations=["cond"]))
-    x = torch.ones(2, requires_grad=True)
-    assert not run(x)[0].requires_grad
-    with pytest.raises(ValueError, match="empty"):
-        run(torch.ones(0))
-    assert torch.is_grad_enabled()
-    with torch.no_grad():
-        run(x)
-        assert not torch.is_grad_enabled()
-    assert seen == [False] * 3
-
-
-def test_no_value_of_a_program_is_on_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
-    v, x = K.variable(np.ones(2)), K.placeholder((2,))
-    K.eager(K.identity)(v).requires_grad_(True)
-    constant = torch.ones(2, requires_grad=True)
-    product = K.symbolic(lambda x: x * constant)(x * v)
-    f = K.function([x], [product], updates=[K.update(v, product)])
-    for n in (2.0, 4.0):
-        fed = torch.full((2,), 2.0, requires_grad=True)
-        np.testing.assert_array_equal(f([fed])[0], [n, n])
-        assert not v.read(ENGINE).requires_grad
-    seen = []
-    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(linear, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
-    a, w = K.placeholder((256, 128)), K.variable(np.ones((128, 256)))
-    results = [K.dot(a, w), *K.gradients(K.dot(a, w), [a, w])]
-    K.function([a], results)([torch.ones(256, 128, requires_grad=True)])
-    assert len(seen) == 3
-    assert torch.is_grad_enabled()
-
-
-def test_tensors_on_the_tape_may_be_fed_and_come_back_as_arrays() -> None:
-    x, v = K.placeholder((2,)), K.variable(np.zeros(2))
-    f = K.function([x], [x, x * 2.0], updates=[K.update_add(v, x)])
-    p = torch.ones(2, requires_grad=True)
-    for _ in range(2):
-        same, twice = f([p])
-        np.testing.assert_array_equal(twice, [2, 2])
-        same[:] = 5
-    np.testing.assert_array_equal(p.detach(), [1, 1])
-    np.testing.assert_array_equal(K.get_value(v), [2, 2])
-
-
-def test_temporaries_are_written_over_where_no_tape_looks() -> None:
-    x, w = K.placeholder((4, 4)), K.variable(rng.random((4, 4)))
-    K.function([x], [K.relu(K.sqrt(K.tanh(K.dot(x, w) + w) * 2.0))])([np.ones((4, 4))])
-    programs = [name for name in linecache.cache if name.startswith("<backplane program")]
-    source = "".join(linecache.cache[programs[-1]][2])
-    for call in ("tanh_(t", "out=t", "sqrt_(t", "relu_(t"):
-        assert call in source
-    v = torch.rand(4, 4, requires_grad=True)
-    K.sum(K.relu(K.sqrt(K.tanh(K.dot(v, v) + v) * 2.0))).backward()
-    assert v.grad is not None
-
-
-def test_the_results_of_programs_may_be_used_with_the_tape() -> None:
-    spec = Spec((None,), "float32")
-    run = ENGINE.compile(Program(lambda x: (x * 2,), [spec], [spec]))
-    w = torch.ones(2, requires_grad=True)
-    (w * run(torch.ones(2))[0]).sum().backward()
-    np.testing.assert_array_equal(w.grad, [2, 2])
-
-
-SMOOTH = [
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "sqrt",
-    "sin",
-    "cos",
-    "tanh",
-    "sigmoid",
-    "softplus",
-    "erfinv",
-]
-FLAT = {"strides": (1,), "padding": "same", "dilation": (2,), "groups": 1}
-WINDOW = {"strides": (2, 1), "padding": "same", "dilation": (1, 1), "groups": 1}
-POOL = {"pool": (2, 2), "strides": (2, 1), "padding": "same"}
-UNEVEN = {"pool": (3, 3), "strides": (2, 2), "padding": ((2, 0), (0, 2))}
-
-TAPED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
-    *[(name, [(2, 3)], {}) for name in (*SMOOTH, "neg", "abs", "relu")],
-    *[(name, [(2, 3), (3,)], {}) for name in ("add", "sub", "mul", "div", "pow", "maximum")],
-    *[(name, [(2, 3), (2, 3)], {}) for name in ("sigmoid_grad", "tanh_grad", "minimum")],
-    *[
-        (name, [(2, 3, 2)], {"axes": (0, 2), "keepdims": False})
-        for name in ("sum", "mean", "prod", "max", "min", "logsumexp")
-    ],
-    ("sum_to", [(2, 3)], {"shape": (1, 3)}),
-    ("softmax", [(2, 3)], {"axis": 1}),
-    ("softmax_grad", [(2, 3), (2, 3)], {"axis": 0}),
-    ("log_softmax", [(2, 3)], {"axis": 0}),
-    ("cumsum", [(2, 3)], {"axis": 1, "reverse": True}),
-    ("cumprod", [(2, 3)], {"axis": 1, "reverse": False}),
-    ("matmul", [(3, 2), (4, 3)], {"transpose_x": True, "transpose_y": True}),
-    ("slice_grad", [(2, 2)], {"shape": (2, 4), "slices": ((None, None, 1), (0, 4, 2))}),
-    ("pad", [(2, 3)], {"padding": ((1, 0), (0, 2)), "value": 0.0}),
-    ("conv", [(1, 5, 4, 2), (3, 2, 2, 3)], WINDOW),
-    ("conv_input_grad", [(1, 3, 4, 3), (3, 2, 2, 3)], {"shape": (1, 5, 4, 2), **WINDOW}),
-    ("conv_kernel_grad", [(1, 5, 4, 2), (1, 3, 4, 3)], {"kernel_shape": (3, 2, 2, 3), **WINDOW}),
-    ("conv", [(1, 5, 2), (2, 2, 3)], FLAT),
-    ("avg_pool", [(1, 5, 4, 2)], POOL),
-    ("avg_pool", [(1, 5, 4, 2)], UNEVEN),
-    ("avg_pool_grad", [(1, 3, 4, 2)], {"shape": (1, 5, 4, 2), **POOL}),
-    ("avg_pool_grad", [(1, 3, 2, 2)], {"shape": (1, 5, 4, 2), **UNEVEN}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "shapes", "params"), TAPED)
-def test_the_tape_works_through_lowerings(name: str, shapes: Any, params: Any) -> None:
-    operands = [torch.from_numpy(rng.uniform(0.1, 0.9, s)).requires_grad_() for s in shapes]
-    assert torch.autograd.gradcheck(lowering(name, *operands, **params), operands)
-    assert torch.autograd.gradgradcheck(lowering(name, *operands, **params), operands)
-
-
-@pytest.mark.parametrize("params", [POOL, UNEVEN])
-def test_the_tape_works_through_max_pooling(params: Any) -> None:
-    x = torch.from_numpy(rng.permutation(40).reshape(1, 5, 4, 2).astype("float64"))
-    y, positions = lower("max_pool", x, **params)
-    forward = lowering("max_pool", x, **params)
-    assert torch.autograd.gradcheck(lambda v: forward(v)[0], [x.clone().requires_grad_()])
-    grad = lowering("max_pool_grad", y, x, y, positions, **params)
-    take = lowering("max_pool_take", x, x, y, positions, **params)
-    g = torch.rand_like(y).requires_grad_()
-    assert torch.autograd.gradcheck(lambda g: grad(g, x, None, positions), [g])
-    assert torch.autograd.gradcheck(lambda v: take(v, None, None, positions), [x.requires_grad_()])
-
-
-def test_stop_gradient_stops_the_tape() -> None:
-    x = torch.ones(2, requires_grad=True)
-    assert not lower("stop_gradient", x).requires_grad
-
-
 # --- unsigned integers, ties ----------------------------------------------------------------------
 
 
@@ -291,46 +133,6 @@ def test_equal_keys_give_equal_samples_and_leave_torchs_generator_alone(name: st
     for other in ((0, 2, 3, 4), (1, 0, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)):
         assert not torch.equal(a, lower(name, key(*other), **params))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-# --- devices --------------------------------------------------------------------------------------
-
-
-def test_programs_follow_their_inputs_to_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The device `meta` has shapes and no values, and is everywhere.
-    monkeypatch.setattr(devices, "ACCELERATED", True)
-    full = lowering("full", shape=(3,), value=1.0, dtype="float32")
-    seen = []
-
-    def function(x: Any, y: Any, words: Any) -> tuple[Any, ...]:
-        seen.append(words.device.type)
-        return (x + y + full(),)
-
-    specs = [Spec((3,), "float32")] * 2
-    run = ENGINE.compile(Program(function, [*specs, Spec((4,), "uint32")], specs[:1]))
-    assert run(torch.ones(3, device="meta"), torch.ones(3), key(1, 2, 3, 4))[0].is_meta
-    assert run(torch.ones(3), torch.ones(3), key(1, 2, 3, 4))[0].is_cpu
-    assert seen == ["cpu", "cpu"]
-
-
-def test_only_programs_that_make_tensors_are_told_the_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Some make them of what the host computes with sizes."""
-    told = []
-    monkeypatch.setattr(devices, "ACCELERATED", True)
-    monkeypatch.setattr(devices, "following_inputs", lambda f, makes, _: told.append(makes) or f)
-    x, twos = K.placeholder((None,)), np.full(3, 2.0)
-    for result, value in ((x + x, 4.0), (x + K.cast(K.shape(x)[0], "float32"), 5.0)):
-        np.testing.assert_array_equal(K.function([x], [result])([twos])[0], [value] * 3)
-    assert told == [False, True]
-
-
-def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "ACCELERATED", True)
-    with torch.device("meta"):
-        assert ENGINE.from_numpy(np.zeros(2)).is_meta
-        assert ENGINE.feed(np.zeros(2)).is_meta
 
 
 # --- matrix products ------------------------------------------------------------------------------
@@ -390,21 +192,6 @@ def test_torch_compile_as_an_option() -> None:
     compiled = K.function([x], results, compile=(("backend", "aot_eager"),))(feed)
     for a, b in zip(plain, compiled, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
-
-
-# --- loops ----------------------------------------------------------------------------------------
-
-
-def test_the_tape_sees_where_a_step_stops_gradients() -> None:
-    x, start = torch.ones(2, 3, 1, requires_grad=True), torch.ones(2, 1, requires_grad=True)
-
-    def step(x: Any, states: Any) -> Any:
-        new = x + K.stop_gradient(states[0])
-        return new, [new]
-
-    K.rnn(step, x, [start])[0].sum().backward()
-    assert x.grad.ravel().tolist() == [0, 0, 1, 0, 0, 1]
-    assert start.grad is None
 
 
 @pytest.mark.parametrize("wish", [{"backend": "aot_eager"}, (("backend", "eager"),)])
@@ -530,62 +317,3 @@ def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
     assert rows.tolist() == [[most, 1], [0, 7], [most, 1]]
     assert signs.tolist() == [[0, 1], [1, 1]]
     assert rows.dtype == signs.dtype == dtype
-
-
-def normalized(x: Any, g: Any, gamma: Any, beta: Any, axes: tuple[int, ...]) -> list[Any]:
-    """All results of a normalization and of its gradient."""
-    specs = [Spec(tuple(t.shape), str(t.dtype)[6:]) for t in (x, gamma, beta)]
-    forward = ENGINE.table["normalize"].function(specs, axes=axes, epsilon=0.25, wanted=(True,) * 4)
-    y, mean, variance, scale = forward(x, gamma, beta)
-    moment = Spec(tuple(mean.shape), specs[0].dtype)
-    specs = [specs[0], specs[0], moment, moment, specs[1]]
-    backward = ENGINE.table["normalize_grad"].function(specs, axes=axes, wanted=(True,) * 3)
-    return [y, mean, variance, scale, *backward(g, x, mean, scale, gamma)]
-
-
-@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 3)])
-def test_normalization_is_the_same_with_and_without_the_kernel(
-    axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(3)
-    x, g = torch.tensor(rng.normal(size=(2, 2, 6, 3, 4)))
-    shape = (4,) if axes[0] == 0 else (3, 4)
-    given = (x, g, *torch.tensor(rng.normal(size=(2, *shape))), axes)
-    found = normalized(*given)
-    monkeypatch.setattr(groups, "MOST_ROWS", 0)
-    for got, want in zip(found, normalized(*given), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-
-
-def test_groups_with_a_large_mean_keep_their_digits() -> None:
-    """PyTorch's group normalization of images with the channels last is wrong by 1e-2."""
-    rng = np.random.default_rng(3)
-    x, g = rng.normal(size=(2, 2, 64, 3, 4)) + np.array([[[[[100.0]]]], [[[[0.0]]]]])
-    given = [x, g, *rng.normal(size=(2, 3, 4))]
-    wide = normalized(*[torch.tensor(t) for t in given], (1, 3))
-    found = normalized(*[torch.tensor(t, dtype=torch.float32) for t in given], (1, 3))
-    for got, want in zip(found, wide, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-
-
-def test_the_tape_goes_through_sums_of_many_rows() -> None:
-    rows = torch.ones(300, 9, requires_grad=True)
-    ids = torch.arange(300, dtype=torch.int32) % 7
-    weights = torch.arange(7.0)[:, None].expand(7, 9)
-    (K.segment_sum(rows, ids, 7) * weights).sum().backward()
-    want = np.broadcast_to((np.arange(300) % 7)[:, None], (300, 9))
-    np.testing.assert_array_equal(rows.grad, want)
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
-def test_indices_of_rows_are_checked(dtype: torch.dtype) -> None:
-    x = torch.arange(12.0).reshape(4, 3)
-    fine = torch.tensor([[3, 0], [1, 3]], dtype=dtype)
-    assert indexing.rows_of(x, fine).tolist() == [3, 0, 1, 3]
-    assert indexing.rows_of(x[:0], fine[:0]).tolist() == []
-    wrong = [[0, 4]] if dtype == torch.uint8 else [[0, 4], [-5, 0], [-1, 4]]
-    for indices in wrong:
-        with pytest.raises((IndexError, RuntimeError)):
-            indexing.rows_of(x, torch.tensor(indices, dtype=dtype))
-    if dtype != torch.uint8:
-        assert indexing.rows_of(x, torch.tensor([-1, 0, -4], dtype=dtype)).tolist() == [3, 0, 0]

@@ -1,14 +1,22 @@
-"""PyTorch with an accelerator, by one that computes no values, and steps that wait for none."""
+"""PyTorch with an accelerator, by one that computes no values: where programs run, and steps that
+wait for none.
+"""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
+import torch
 
 from backplane import backend as K
+from backplane.core.spec import Spec
+from backplane.engines.programs import Program
+from backplane.engines.torch import ENGINE, devices
 from backplane.engines.torch.fast import updates
+from engines.lowerings import lowering
 from mesh.processes import run_all
 
 
@@ -31,10 +39,47 @@ def test_keras_3_takes_the_accelerator(tmp_path):
     assert found == {"weights": there, "slots": there, "results": 2 * there, "chosen": "cpu"}
 
 
+def test_programs_follow_their_inputs_to_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The device `meta` has shapes and no values, and is everywhere.
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    key = ENGINE.from_numpy(np.array([1, 2, 3, 4], np.uint32))
+    full = lowering(ENGINE, "full", shape=(3,), value=1.0, dtype="float32")
+    seen = []
+
+    def function(x: Any, y: Any, words: Any) -> tuple[Any, ...]:
+        seen.append(words.device.type)
+        return (x + y + full(),)
+
+    specs = [Spec((3,), "float32")] * 2
+    run = ENGINE.compile(Program(function, [*specs, Spec((4,), "uint32")], specs[:1]))
+    assert run(torch.ones(3, device="meta"), torch.ones(3), key)[0].is_meta
+    assert run(torch.ones(3), torch.ones(3), key)[0].is_cpu
+    assert seen == ["cpu", "cpu"]
+
+
+def test_only_programs_that_make_tensors_are_told_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some make them of what the host computes with sizes."""
+    told = []
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    monkeypatch.setattr(devices, "following_inputs", lambda f, makes, _: told.append(makes) or f)
+    x, twos = K.placeholder((None,)), np.full(3, 2.0)
+    with K.engine("torch"):
+        for result, value in ((x + x, 4.0), (x + K.cast(K.shape(x)[0], "float32"), 5.0)):
+            np.testing.assert_array_equal(K.function([x], [result])([twos])[0], [value] * 3)
+    assert told == [False, True]
+
+
+def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    with torch.device("meta"):
+        assert ENGINE.from_numpy(np.zeros(2)).is_meta
+        assert ENGINE.feed(np.zeros(2)).is_meta
+
+
 @pytest.mark.parametrize("sizes", [(), (1,), (7,), (3, 5), (2, 0)])
 def test_random_words_of_accelerators(sizes):
-    import torch
-
     from backplane.engines.arrays.random import TABLE as PORTABLE
     from backplane.engines.torch.fast import threefry
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
+import torch
 
 from backplane import backend as K
 from backplane import engines
+from backplane.engines.torch import indexing
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +59,17 @@ def test_rows_of_tables_that_negative_indices_name_are_updated(index: str) -> No
         with pytest.raises(IndexError, match="out of range"):
             step([np.array([wrong], index)])
     np.testing.assert_array_equal(K.get_value(p), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_indices_of_rows_are_checked(dtype: torch.dtype) -> None:
+    x = torch.arange(12.0).reshape(4, 3)
+    fine = torch.tensor([[3, 0], [1, 3]], dtype=dtype)
+    assert indexing.rows_of(x, fine).tolist() == [3, 0, 1, 3]
+    assert indexing.rows_of(x[:0], fine[:0]).tolist() == []
+    wrong = [[0, 4]] if dtype == torch.uint8 else [[0, 4], [-5, 0], [-1, 4]]
+    for indices in wrong:
+        with pytest.raises((IndexError, RuntimeError)):
+            indexing.rows_of(x, torch.tensor(indices, dtype=dtype))
+    if dtype != torch.uint8:
+        assert indexing.rows_of(x, torch.tensor([-1, 0, -4], dtype=dtype)).tolist() == [3, 0, 0]
