@@ -9,6 +9,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 import waiting
 from backplane import backend as K
@@ -115,8 +116,11 @@ def test_identifiers_of_many_threads_are_unique():
     assert sorted(found) == list(range(1, 16001))
 
 
-def test_an_interrupt_leaves_no_block_behind():
-    """At the end of each call into C, Python may run the handler of a signal, which raises."""
+@pytest.mark.parametrize("kind", ["return", "begin"])
+def test_an_interrupt_leaves_no_block_behind(kind):
+    """Python may run the handler of a signal, which raises, at the end of each call into C and at
+    the beginning of each function that is written in Python.
+    """
 
     def blocks():
         with context.changed(line=("inner",)), context.changed(scopes=("a",)):
@@ -126,7 +130,7 @@ def test_an_interrupt_leaves_no_block_behind():
     reached = True
     while reached:
         number += 1
-        injector = Injector("return", number, raising(Interrupt))
+        injector = Injector(kind, number, raising(Interrupt))
         try:
             with injector.armed():
                 blocks()
@@ -136,7 +140,7 @@ def test_an_interrupt_leaves_no_block_behind():
             gc.collect(1)
         reached = injector.reached
         assert context.current() is before, injector.place
-    assert number > 10
+    assert number > 5
 
 
 AFTER_LOADING = """

@@ -32,8 +32,10 @@ def is_ours(frame: Any) -> bool:
 class Injector:
     """Does something at the n-th step of Backplane's code within a block.
 
-    A step is a line ("line"), the end of a call of a function written in C ("return"), or the
-    beginning of a call that leaves Backplane ("call").
+    A step is a line ("line"), the end of a call of a function written in C ("return"), the
+    beginning of a call that leaves Backplane ("call"), or the beginning of a function written in
+    Python ("begin"): Backplane's own, and what Backplane calls. Python runs handlers of signals
+    after "return" and at "begin", and nowhere else but in loops.
     """
 
     def __init__(self, kind: str, number: int, act: Callable[[], None]) -> None:
@@ -62,6 +64,9 @@ class Injector:
     def _profile(self, frame: Any, event: str, function: Any) -> None:
         if self.kind == "return":
             if event == "c_return" and is_ours(frame):
+                self._step(frame)
+        elif self.kind == "begin":
+            if event == "call" and (is_ours(frame) or is_ours(frame.f_back)):
                 self._step(frame)
         elif _cannot_fail(frame, function):
             return

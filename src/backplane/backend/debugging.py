@@ -128,10 +128,10 @@ def _debugging(stop: bool, inf: bool) -> Iterator[Debugger]:
 @contextmanager
 def _watching() -> Iterator[None]:
     """Context manager: inside, no call takes a shortcut that does not ask who is watching."""
-    WATCHING.append(None)
-    KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign, assignment]
-    _forget_settled()
     try:
+        WATCHING.append(None)
+        KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign, assignment]
+        _forget_settled()
         yield
     finally:
         WATCHING.pop()

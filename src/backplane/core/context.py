@@ -17,12 +17,14 @@ import warnings
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import chain, islice
 from operator import attrgetter, call, is_
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Where(NamedTuple):
@@ -186,14 +188,31 @@ def changed(**fields: object) -> Iterator[Context]:
         tokens.extend(enter)
         yield inside
     finally:
-        with suppress(ValueError):  # The block was entered in another task.
+        # `suppress` is written in Python: an interrupt could come where it begins.
+        try:  # noqa: SIM105
             values.extend(leave)
+        except ValueError:  # The block was entered in another task.
+            pass
         # Set back only these fields: other blocks may end in another order than they began. Where
         # none is open, resetting has done it.
         if values[0] is not inside or len(values) == 1:
             after = values[0].but(**{name: getattr(before, name) for name in fields})
             if not current().equals(after):
                 _context.set(after)
+
+
+@contextmanager
+def assigned(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Context manager: inside, `variable` has this value. It is for the variables of other modules
+    what `changed` is for the context: no interrupt leaves it set.
+    """
+    tokens: list[Token[T]] = []
+    enter, leave = map(variable.set, (value,)), map(variable.reset, tokens)
+    try:
+        tokens.extend(enter)
+        yield
+    finally:
+        any(leave)
 
 
 WATCHING: list[None] = []

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from backplane.core.context import scoped_name, user_line
+from backplane.core.context import assigned, scoped_name, user_line
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 from backplane.core.tensor import Tensor as Tensor
@@ -249,11 +249,8 @@ _last: ContextVar[_Last | None] = ContextVar("the graph that was sorted last", d
 @contextmanager
 def sorted_once() -> Iterator[None]:
     """Context manager: graphs that are walked repeatedly inside are sorted once."""
-    token = _last.set(_Last())
-    try:
+    with assigned(_last, _Last()):
         yield
-    finally:
-        _last.reset(token)
 
 
 def _sorted(outputs: tuple[Tensor, ...], leaves: Collection[Tensor]) -> Sequence[Tensor]:

@@ -9,10 +9,11 @@ axis, the size is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
+from backplane.core.context import assigned
 from backplane.core.graph import Tensor
 from backplane.core.traits import Axis
 
@@ -99,15 +100,10 @@ assumption = _assumption.get
 """Returns the present `Assumption`, or None."""
 
 
-@contextmanager
-def assuming(leaves: Sequence[Tensor]) -> Iterator[None]:
+def assuming(leaves: Sequence[Tensor]) -> AbstractContextManager[None]:
     """Context manager: inside, the first axes of these leaves have one size."""
     same = {(t, 0): (leaves[0], 0) for t in leaves[1:]}
-    token = _assumption.set(Assumption(same) if same else None)
-    try:
-        yield
-    finally:
-        _assumption.reset(token)
+    return assigned(_assumption, Assumption(same) if same else None)
 
 
 def origin(x: Tensor, axis: int) -> Axis:

@@ -77,12 +77,8 @@ def is_tracing() -> bool:
 @contextmanager
 def tracing() -> Iterator[None]:
     """Context manager: inside, every call builds graph, also one without any symbolic argument."""
-    token = _where.set(TRACING)
-    try:
-        with context.changed(mode=None, bound=None):
-            yield
-    finally:
-        _where.reset(token)
+    with context.assigned(_where, TRACING), context.changed(mode=None, bound=None):
+        yield
 
 
 def users(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,14 +165,12 @@ def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def body(*args: Any, **kwargs: Any) -> Any:
-        token = _where.set(INSIDE)
-        try:
-            return function(*args, **kwargs)
-        except (TypeError, ValueError, IndexError) as error:
-            name_function(error, name)
-            raise
-        finally:
-            _where.reset(token)
+        with context.assigned(_where, INSIDE):
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, IndexError) as error:
+                name_function(error, name)
+                raise
 
     return body
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from backplane.core.context import assigned
 from backplane.keras3.call import tracing
 from backplane.keras3.hook import NAME
 
@@ -77,12 +78,8 @@ def called(operation: Any, kind: Any, args: tuple[Any, ...], kwargs: Mapping[str
         NotImplementedError: if we have no function for it, or none for symbolic tensors.
     """
     call = _conv_transpose if kind.__name__ == "ConvTranspose" else kind.call
-    token = _calling.set(True)
-    try:
-        with tracing():
-            return call(operation, *args, **kwargs)
-    finally:
-        _calling.reset(token)
+    with assigned(_calling, True), tracing():
+        return call(operation, *args, **kwargs)
 
 
 def _conv_transpose(operation: Any, inputs: Any, kernel: Any) -> Any:

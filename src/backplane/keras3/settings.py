@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
+
+from backplane.core.context import assigned
 
 _config: list[Any] = []
 
@@ -29,14 +30,9 @@ def keeps_float64() -> bool:
     return settings()[3]
 
 
-@contextmanager
-def float64_kept(kept: bool) -> Iterator[None]:
+def float64_kept(kept: bool) -> AbstractContextManager[None]:
     """Context manager: what `keeps_float64` says inside, if `floatx()` is not float64."""
-    token = _float64.set(kept)
-    try:
-        yield
-    finally:
-        _float64.reset(token)
+    return assigned(_float64, kept)
 
 
 def _imported() -> Any:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from backplane.core.context import assigned
+
 
 class Trace:
     """The variables of Keras that a traced step touched."""
@@ -40,8 +42,5 @@ current = _current.get
 def recording(eager: bool = False) -> Iterator[Trace]:
     """Context manager: a new trace, which is the current one inside."""
     made = Trace(eager)
-    token = _current.set(made)
-    try:
+    with assigned(_current, made):
         yield made
-    finally:
-        _current.reset(token)

@@ -26,6 +26,7 @@ from backplane.compile.passes.lower import LOOPS, lower, write_out
 from backplane.compile.passes.peephole import peephole, peephole_lowered
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
+from backplane.core.context import assigned
 from backplane.core.graph import Tensor, rebuild, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.engines import kernels
@@ -301,13 +302,12 @@ def without(*names: str) -> Iterator[None]:
     """
     if unknown := sorted({*names} - {*NAMES}):
         raise ValueError(f"no pass is called {', '.join(unknown)}: there are {', '.join(NAMES)}")
-    token = _off.set(_off.get() | {*names})
-    _blocks.append(None)
-    try:
-        yield
-    finally:
-        _blocks.pop()
-        _off.reset(token)
+    with assigned(_off, _off.get() | {*names}):
+        try:
+            _blocks.append(None)
+            yield
+        finally:
+            _blocks.pop()
 
 
 def switched_off() -> frozenset[str]:

@@ -9,7 +9,7 @@ without care.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backplane.core.context import assigned
 from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES
 from backplane.engines.programs import Line
@@ -288,14 +289,9 @@ def _exact(value: Any) -> Hashable:
 _place: ContextVar[Place | None] = ContextVar("backplane_onnx_place", default=None)
 
 
-@contextmanager
-def made_by(frame: FrameType) -> Iterator[None]:
+def made_by(frame: FrameType) -> AbstractContextManager[None]:
     """Context manager: new nodes belong to the line that a frame of the program is at."""
-    token = _place.set(Place(frame.f_code, frame.f_lasti))
-    try:
-        yield
-    finally:
-        _place.reset(token)
+    return assigned(_place, Place(frame.f_code, frame.f_lasti))
 
 
 _scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")
@@ -309,11 +305,8 @@ def current() -> Scope:
 @contextmanager
 def building(scope: Scope) -> Iterator[Scope]:
     """Context manager: nodes that are made inside go to `scope`."""
-    token = _scope.set(scope)
-    try:
+    with assigned(_scope, scope):
         yield scope
-    finally:
-        _scope.reset(token)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ graphs, get PyTensor's operations `IfElse` and `Scan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 from pytensor.ifelse import IfElse
 from pytensor.scan.op import Scan, ScanInfo
 
+from backplane.core.context import assigned
 from backplane.core.graph import Graph, toposort
 from backplane.core.native import Native
 from backplane.core.spec import Spec
@@ -35,14 +36,9 @@ FOREVER = int(np.iinfo(np.int64).max)
 _OURS: ContextVar[bool] = ContextVar("backplane_pytensor_own_mode", default=False)
 
 
-@contextmanager
-def in_mode(ours: bool) -> Iterator[None]:
-    """The graph that is built inside is for our own mode, or for one of PyTensor's."""
-    token = _OURS.set(ours)
-    try:
-        yield
-    finally:
-        _OURS.reset(token)
+def in_mode(ours: bool) -> AbstractContextManager[None]:
+    """Context manager: the graph that is built inside is for our own mode, or one of PyTensor's."""
+    return assigned(_OURS, ours)
 
 
 def lowerings(engine: Engine) -> Table:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from backplane.core.context import assigned
 from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
@@ -18,27 +19,30 @@ from backplane.engines.tensorflow.library import raw, tf
 
 Specs = Sequence[Spec]
 
-_OWN: ContextVar[bool] = ContextVar("backplane_tensorflow_own_program", default=False)
+
+class Traced(NamedTuple):
+    """The kind of the program that is traced (`own_program`)."""
+
+    own: bool = True
+    few_rows: bool = False
+    for_xla: bool = False
+    checked: bool = False
+
+
+_THEIRS = Traced(own=False)
+_TRACED: ContextVar[Traced] = ContextVar("backplane_tensorflow_program", default=_THEIRS)
 
 EMPTY_STACK = "empty list"
 """In the message of the error of a loop that would stack no rows of unknown shape, and of a kernel
 that would get no elements."""
 
-
-_FEW_ROWS: ContextVar[bool] = ContextVar("backplane_tensorflow_few_rows", default=False)
-
-_FOR_XLA: ContextVar[bool] = ContextVar("backplane_tensorflow_for_xla", default=False)
-
-_CHECKED: ContextVar[bool] = ContextVar("backplane_tensorflow_checked", default=False)
-
 MANY_ROWS = "more rows than the kernel takes"
 """In the message of the error of a program for few rows."""
 
 
-@contextmanager
 def own_program(
     few_rows: bool = False, for_xla: bool = False, checked: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Context manager: what is traced inside is a program of ours. No tape goes back through it. It
     may fail with `EMPTY_STACK` where a loop makes no step, and then runs once more without a trace.
 
@@ -46,18 +50,12 @@ def own_program(
     `for_xla` says that XLA compiles it. If it is `checked`, kernels that fail without elements fail
     with `EMPTY_STACK`.
     """
-    given = {_OWN: True, _FEW_ROWS: few_rows, _FOR_XLA: for_xla, _CHECKED: checked}
-    tokens = [(variable, variable.set(value)) for variable, value in given.items()]
-    try:
-        yield
-    finally:
-        for variable, token in tokens:
-            variable.reset(token)
+    return assigned(_TRACED, Traced(True, few_rows, for_xla, checked))
 
 
 def not_empty(x: Value) -> Value:
     """`x` itself, in a program that is checked once it is sure that it has elements."""
-    if not _CHECKED.get() or x.shape.is_fully_defined():
+    if not _TRACED.get().checked or x.shape.is_fully_defined():
         return x
     with tf.control_dependencies([raw.Assert(condition=tf.size(x) > 0, data=[EMPTY_STACK])]):
         return raw.Identity(input=x)
@@ -67,7 +65,7 @@ def takes_few_rows() -> bool:
     """Whether the program that is traced now may fail with `MANY_ROWS`. The graphs of its branches,
     loops and functions may not: nobody looks for checks in them.
     """
-    if not _FEW_ROWS.get():
+    if not _TRACED.get().few_rows:
         return False
     outer = tf.compat.v1.get_default_graph().outer_graph
     return not getattr(outer, "building_function", False)
@@ -75,7 +73,7 @@ def takes_few_rows() -> bool:
 
 def in_own_program() -> bool:
     """Whether what is traced now is a program of ours."""
-    return _OWN.get()
+    return _TRACED.get().own
 
 
 def held(function: Function) -> Function:
@@ -183,7 +181,7 @@ def _together(body: Graph) -> int:
     """
     order = toposort(body.outputs)
     nests = any(isinstance(x, Graph) for t in order for x in t.params.values())
-    several = in_own_program() and not _FOR_XLA.get() and len(order) <= LONGEST and not nests
+    several = in_own_program() and not _TRACED.get().for_xla and len(order) <= LONGEST and not nests
     return TOGETHER if several else 1
 
 

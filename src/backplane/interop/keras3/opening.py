@@ -23,7 +23,7 @@ import numpy as np
 from backplane import backend as K
 from backplane.backend._args import as_axes
 from backplane.backend._trees import map_leaves
-from backplane.core.context import changed
+from backplane.core.context import assigned, changed
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import is_float
 from backplane.interop.keras3.nodes import KCall
@@ -163,16 +163,12 @@ def _plain(found: Any) -> Any:
 @contextmanager
 def _replaced() -> Iterator[None]:
     """Context manager: in this thread, the functions of this section replace Keras' own."""
-    token = _draws.set(itertools.count())
-    try:
-        with ExitStack() as stack:
-            for owner, name, function in _REPLACED:
-                own = getattr(owner, name)
-                stack.enter_context(mock.patch.object(owner, name, _choosing(own, function)))
-            stack.enter_context(operations.replaced())
-            yield
-    finally:
-        _draws.reset(token)
+    with assigned(_draws, itertools.count()), ExitStack() as stack:
+        for owner, name, function in _REPLACED:
+            own = getattr(owner, name)
+            stack.enter_context(mock.patch.object(owner, name, _choosing(own, function)))
+        stack.enter_context(operations.replaced())
+        yield
 
 
 def _choosing(own: Any, function: Callable[..., Any]) -> Any:
