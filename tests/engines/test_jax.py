@@ -1,12 +1,11 @@
-"""The jax engine: conversions, 64 bits, JAX's transformations, memory, loops, random numbers."""
+"""The jax engine: conversions, 64 bits, JAX's transformations, loops."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,19 @@ import pytest
 
 import waiting
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
+from jax import lax
 
-import jax.numpy as jnp  # noqa: E402
-from jax import lax  # noqa: E402
-
-from backplane import backend as K  # noqa: E402
-from backplane import engines  # noqa: E402
-from backplane.core.graph import Graph, Placeholder  # noqa: E402
-from backplane.core.registry import primitive  # noqa: E402
-from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.jax import ENGINE, memory  # noqa: E402
-from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
-from backplane.engines.programs import Program  # noqa: E402
-from interrupting import Interrupt, handling  # noqa: E402
+from backplane import backend as K
+from backplane import engines
+from backplane.core.graph import Graph, Placeholder
+from backplane.core.registry import primitive
+from backplane.core.spec import Spec
+from backplane.engines.jax import ENGINE, memory
+from backplane.engines.programs import Program
+from interrupting import Interrupt, handling
 
 rng = np.random.default_rng(0)
 
@@ -39,19 +37,12 @@ def on_jax() -> Iterator[None]:
     assert not jax.config.jax_enable_x64
 
 
-def lowering(name: str, *specs: Spec, **params: Any) -> Callable[..., Any]:
-    """The lowering of a primitive as a function of its operands."""
-    entry = ENGINE.table[name]
-    if entry.builds:
-        return entry.function(list(specs), **params)
-    return lambda *values: entry.function(*values, **params)
-
-
 def floats(*shape: int) -> np.ndarray:
     return rng.normal(size=shape).astype(np.float32)
 
 
 # --- values ---------------------------------------------------------------------------------------
+
 
 DTYPES = ["bool", "uint8", "uint32", "int32", "int64", "uint64", "float16", "float32", "float64"]
 
@@ -170,6 +161,35 @@ def test_programs_of_32_bits_do_not_pay(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(entered) == 1
 
 
+def test_no_signal_leaves_64_bit_types_on() -> None:
+    """At each line of JAX's context manager, while it is entered and left."""
+    value = np.ones(2)
+    ENGINE.from_numpy(value)
+    for number in range(1, 100):
+        left = [number]
+
+        def trace(frame: Any, event: str, _: Any, left: list[int] = left) -> Any:
+            if frame.f_code.co_filename != jax._src.config.__file__:
+                return None
+            left[0] -= event == "line"
+            if event == "line" and not left[0]:
+                signal.raise_signal(signal.SIGTERM)
+            return trace
+
+        before = sys.gettrace()
+        with handling(signal.SIGTERM), contextlib.suppress(Interrupt):
+            sys.settrace(trace)
+            try:
+                ENGINE.from_numpy(value)
+            finally:
+                sys.settrace(before)
+        assert not jax.config.jax_enable_x64
+        if left[0] > 0:
+            assert number > 5
+            return
+    raise AssertionError("a call enters the context manager for ever")
+
+
 # --- types ----------------------------------------------------------------------------------------
 
 
@@ -188,6 +208,20 @@ def test_strict_promotion_is_respected() -> None:
         x = jnp.array([[1.0, -2.0]])
         for f in (K.relu, K.softmax, K.sigmoid, K.softplus, K.mean, K.logsumexp, K.round):
             assert f(x).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"), [("int64", "int32"), ("int64", "int16"), ("int32", "int8")]
+)
+def test_bits_of_narrowed_integers(wide, narrow):
+    """XLA ends the process in `&` and `|` of signed integers that the same program has narrowed."""
+    x, y = (K.placeholder((None,), dtype=wide) for _ in range(2))
+    a, b = K.cast(x, narrow), K.cast(y, narrow)
+    left, right = np.arange(-20, 30, dtype=wide), np.arange(3, 53, dtype=wide)
+    both, either, one = K.function([x, y], [a & b, a | b, a ^ b])([left, right])
+    np.testing.assert_array_equal(both, (left & right).astype(narrow))
+    np.testing.assert_array_equal(either, (left | right).astype(narrow))
+    np.testing.assert_array_equal(one, (left ^ right).astype(narrow))
 
 
 # --- JAX's transformations ------------------------------------------------------------------------
@@ -247,95 +281,6 @@ def test_print_runs_in_compiled_programs(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().out.count("x is") == 2
 
 
-# --- memory ---------------------------------------------------------------------------------------
-
-
-def test_variables_hand_on_their_memory_in_silence() -> None:
-    v = K.variable(np.ones((64, 64)))
-    f = K.function([], [K.sum(v)], updates=[(v, v * 2.0)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        f([])
-        before = v.read(ENGINE)
-        place = before.unsafe_buffer_pointer()
-        assert f([])[0] == 2 * 64 * 64
-    assert before.is_deleted()
-    assert v.read(ENGINE).unsafe_buffer_pointer() == place
-
-
-def test_results_outlive_the_memory_they_came_from() -> None:
-    v = K.variable(np.ones((64, 64)))
-    w = K.variable(np.zeros((64, 64)))
-    f = K.function([], [v], updates=[(v, w), (w, v)])
-    (one,), (zero,) = f([]), f([])
-    one += 5
-    f([])
-    assert (one.mean(), zero.mean()) == (6, 0)
-    assert K.get_value(w).mean() == 1
-
-
-def test_a_variable_updated_with_what_does_not_read_it() -> None:
-    v = K.variable(np.ones(3))
-    x = K.placeholder((3,))
-    f = K.function([x], [], updates=[(v, x)])
-    fed = np.zeros(3, np.float32)
-    f([fed])
-    fed += 1
-    f([fed + 1])
-    assert K.get_value(v).tolist() == [2, 2, 2]
-
-
-def test_no_memory_is_handed_on_while_jax_looks_for_nan() -> None:
-    spec = Spec((2,), "float32")
-    program = Program(lambda v: (v / v,), [spec], [spec], state={0: 0})
-    with jax.debug_nans(True):
-        run = ENGINE.compile(program)
-        value = ENGINE.from_numpy(np.zeros(2, np.float32))
-        with pytest.raises(FloatingPointError):
-            run(value)
-    assert not value.is_deleted()
-
-
-@pytest.mark.parametrize("pool", [9, 32, 64])
-def test_large_windows_with_nan_have_it_as_maximum(pool: int) -> None:
-    image = rng.standard_normal((1, 2 * pool, 2 * pool, 3), "float32")
-    image[0, 5, 7, 2] = np.nan
-    x = K.placeholder(image.shape)
-    y = K.pool2d(x, (pool, pool), (pool, pool))
-    maxima, slope = K.function([x], [y, K.gradients(y, [x])[0]])([image])
-    assert np.argwhere(np.isnan(maxima)).tolist() == [[0, 0, 0, 2]]
-    assert slope[0, :pool, :pool, 2].nonzero() == ([5], [7])
-
-
-def test_the_persistent_cache_serves(tmp_path: Any) -> None:
-    code = f"""
-import jax, numpy as np
-jax.config.update("jax_compilation_cache_dir", {str(tmp_path)!r})
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-from backplane import backend as K
-x, w = K.placeholder((None, 8, 8, 2)), K.variable(np.ones((3, 3, 2, 4)))
-f = K.function([x], [K.conv2d(x, w)], updates=[(w, w * 2.0)])
-hits = []
-jax.monitoring.register_event_listener(
-    lambda name, **_: hits.append(name) if name.endswith("cache_hits") else None)
-f([np.ones((1, 8, 8, 2), np.float32)])
-print(len(hits))
-"""
-    environment = {"KERAS_BACKEND": "jax", "KERAS_HOME": str(tmp_path / "home")}
-    found = [_printed(code, environment) for _ in range(2)]
-    assert found[0] == "0"
-    assert int(found[1]) > 0
-
-
-def _printed(code: str, environment: dict[str, str]) -> str:
-    import os
-
-    command = [sys.executable, "-c", code]
-    done = waiting.run(command, env={**os.environ, **environment}, check=True)
-    return done.stdout.strip()
-
-
 # --- loops ----------------------------------------------------------------------------------------
 
 
@@ -369,112 +314,3 @@ def test_stacks_that_nobody_reads_are_left_away() -> None:
     run = ENGINE.table["scan"].function([], body=_doubling(), **options)
     final, stack = run(jnp.float32(1), jnp.zeros((3,)))
     assert (float(final), stack) == (8, None)
-
-
-# --- random numbers -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("key", "block", "answer"),
-    [
-        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
-        ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
-        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
-    ],
-)
-def test_threefry_gives_the_known_answers(key: Any, block: Any, answer: Any) -> None:
-    """Of Random123, kat_vectors."""
-    words = [jnp.uint32(w) for w in (*key, *block)]
-    assert tuple(map(int, threefry2x32((words[0], words[1]), *words[2:]))) == answer
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
-def test_words_in_parts_are_the_same(count: int) -> None:
-    key = jnp.uint32(1), jnp.uint32(2)
-    np.testing.assert_array_equal(words_in_parts(key, count), words_at_once(key, count))
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_samples_have_their_distribution(dtype: str) -> None:
-    key = np.array([1, 2, 3, 4], np.uint32)
-    with jax.enable_x64(True):
-        uniform = lowering("random_uniform", shape=(4, 5001), dtype=dtype)(key)
-        normal = lowering("random_normal", shape=(4, 5001), dtype=dtype)(key)
-    assert (uniform.dtype.name, normal.dtype.name) == (dtype, dtype)
-    u, n = np.asarray(uniform).astype(np.float64), np.asarray(normal).astype(np.float64)
-    assert u.min() >= 0
-    assert u.max() < 1
-    np.testing.assert_allclose([u.mean(), u.var()], [0.5, 1 / 12], atol=0.01)
-    np.testing.assert_allclose([n.mean(), n.var(), (n**4).mean()], [0, 1, 3], atol=0.15)
-
-
-def test_samples_do_not_depend_on_the_mode() -> None:
-    key = np.array([1, 2, 3, 4], np.uint32)
-    draw = lowering("random_normal", shape=(7,), dtype="float32")
-    with jax.enable_x64(True):
-        wide = np.asarray(draw(key))
-    np.testing.assert_array_equal(wide, draw(key))
-    np.testing.assert_allclose(jax.jit(draw)(key), wide, rtol=1e-6)
-
-
-def test_an_eager_result_outlives_the_variable_it_was_read_from() -> None:
-    with engines.use("jax"):
-        v = K.variable(np.ones(1000))
-        kept = K.eager(K.identity)(v)
-        K.function([], [K.sum(v)], updates=[K.update_add(v, np.ones(1000))])([])
-        assert float(kept.sum()) == 1000.0
-        assert float(K.get_value(v).sum()) == 2000.0
-
-
-def test_feeds_may_change_after_a_call_without_outputs() -> None:
-    with engines.use("jax"):
-        x, v = K.placeholder(shape=(4_000_000,)), K.variable(np.zeros(()))
-        f = K.function([x], [], updates=[(v, K.sum(K.tanh(x)))])
-        for _ in range(5):
-            fed = np.zeros(4_000_000, "float32")
-            f([fed])
-            fed[:] = 1.0
-            assert K.get_value(v) == 0.0
-
-
-def test_no_signal_leaves_64_bit_types_on() -> None:
-    """At each line of JAX's context manager, while it is entered and left."""
-    value = np.ones(2)
-    ENGINE.from_numpy(value)
-    for number in range(1, 100):
-        left = [number]
-
-        def trace(frame: Any, event: str, _: Any, left: list[int] = left) -> Any:
-            if frame.f_code.co_filename != jax._src.config.__file__:
-                return None
-            left[0] -= event == "line"
-            if event == "line" and not left[0]:
-                signal.raise_signal(signal.SIGTERM)
-            return trace
-
-        before = sys.gettrace()
-        with handling(signal.SIGTERM), contextlib.suppress(Interrupt):
-            sys.settrace(trace)
-            try:
-                ENGINE.from_numpy(value)
-            finally:
-                sys.settrace(before)
-        assert not jax.config.jax_enable_x64
-        if left[0] > 0:
-            assert number > 5
-            return
-    raise AssertionError("a call enters the context manager for ever")
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow"), [("int64", "int32"), ("int64", "int16"), ("int32", "int8")]
-)
-def test_bits_of_narrowed_integers(wide, narrow):
-    """XLA ends the process in `&` and `|` of signed integers that the same program has narrowed."""
-    x, y = (K.placeholder((None,), dtype=wide) for _ in range(2))
-    a, b = K.cast(x, narrow), K.cast(y, narrow)
-    left, right = np.arange(-20, 30, dtype=wide), np.arange(3, 53, dtype=wide)
-    both, either, one = K.function([x, y], [a & b, a | b, a ^ b])([left, right])
-    np.testing.assert_array_equal(both, (left & right).astype(narrow))
-    np.testing.assert_array_equal(either, (left | right).astype(narrow))
-    np.testing.assert_array_equal(one, (left ^ right).astype(narrow))

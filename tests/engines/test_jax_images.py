@@ -245,3 +245,15 @@ def test_pooling_equals_windows_of_jax(pool: Any, strides: Any, padding: str) ->
     v = floats(*x.shape)
     taken = lowering("max_pool_take", **window)(v, None, None, positions)
     np.testing.assert_allclose(np.sum(taken * g), np.sum(found * v), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("pool", [9, 32, 64])
+def test_large_windows_with_nan_have_it_as_maximum(pool: int) -> None:
+    image = rng.standard_normal((1, 2 * pool, 2 * pool, 3), "float32")
+    image[0, 5, 7, 2] = np.nan
+    x = K.placeholder(image.shape)
+    y = K.pool2d(x, (pool, pool), (pool, pool))
+    with engines.use("jax"):
+        maxima, slope = K.function([x], [y, K.gradients(y, [x])[0]])([image])
+    assert np.argwhere(np.isnan(maxima)).tolist() == [[0, 0, 0, 2]]
+    assert slope[0, :pool, :pool, 2].nonzero() == ([5], [7])
