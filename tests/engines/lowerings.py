@@ -1,4 +1,4 @@
-"""Lowerings of primitives, called by themselves."""
+"""Single primitives: their lowerings, called by themselves, and functions that compute them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from backplane import backend as K
+from backplane.core.graph import Placeholder
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 
 
@@ -23,3 +27,13 @@ def lower(engine: Engine, name: str, *operands: Any, **params: Any) -> Any:
     """The value of a primitive. NumPy's floating-point errors are silent, as in programs."""
     with np.errstate(all="ignore"):
         return lowering(engine, name, *operands, **params)(*operands)
+
+
+def compute(name: str, *operands: Any, unknown: bool = False, **params: Any) -> Any:
+    """The value of a primitive by a function of K, with unknown sizes if `unknown`."""
+    arrays = [np.asarray(x) for x in operands]
+    shapes = [(None,) * a.ndim if unknown else a.shape for a in arrays]
+    inputs = [Placeholder(Spec(s, a.dtype.name)) for s, a in zip(shapes, arrays, strict=True)]
+    results = PRIMITIVES[name](*inputs, **params)
+    values = K.function(inputs, results if isinstance(results, list) else [results])(arrays)
+    return values if isinstance(results, list) else values[0]

@@ -1,4 +1,4 @@
-"""The PyTensor engine: its linker, its modes, users' own variables, loops, what it leaves alone."""
+"""The PyTensor engine: its table, values, modes, loops, memory of results, random numbers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ import pytest
 
 import waiting
 
-pytensor = pytest.importorskip("pytensor")
+pytest.importorskip("pytensor")
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import FAST_COMPILE
+from pytensor.scan.utils import until
 
-import pytensor.tensor as pt  # noqa: E402
-from pytensor.compile.mode import FAST_COMPILE  # noqa: E402
-from pytensor.ifelse import ifelse  # noqa: E402
-from pytensor.scan.utils import until  # noqa: E402
-
-from backplane import backend as K  # noqa: E402
-from backplane import engines  # noqa: E402
-from backplane.core.registry import PRIMITIVES  # noqa: E402
-from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.arrays.engine import ArrayEngine  # noqa: E402
-from backplane.engines.pytensor import ENGINE  # noqa: E402
-from backplane.engines.pytensor.fast.linker import ARRAYS  # noqa: E402
+from backplane import backend as K
+from backplane import engines
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
+from backplane.engines.pytensor import ENGINE
+from backplane.engines.pytensor.fast.linker import ARRAYS
 
 rng = np.random.default_rng(0)
 
@@ -167,139 +165,6 @@ def test_flags_and_options_choose_the_mode(monkeypatch: pytest.MonkeyPatch) -> N
     assert chosen[3].provided_linker == "vm"
 
 
-# --- the linker -----------------------------------------------------------------------------------
-
-
-def test_operands_are_not_written_to() -> None:
-    x = K.placeholder((3, 4))
-    w = K.variable(floats(3, 4))
-    shared = x * w
-    outputs = [shared, K.exp(shared) + x, K.tanh(shared * shared) * w, -x, K.square(x + 1) - x]
-    f = K.function([x], outputs, updates=[(w, w * 0.5 + K.exp(w))])
-    a, before = floats(3, 4), K.get_value(w)
-    kept = a.copy()
-    found = f([a])
-    np.testing.assert_array_equal(a, kept)
-    wanted = [
-        a * before,
-        np.exp(a * before) + a,
-        np.tanh((a * before) ** 2) * before,
-        -a,
-        (a + 1) ** 2 - a,
-    ]
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(K.get_value(w), before * 0.5 + np.exp(before), rtol=1e-6)
-
-
-def test_a_result_takes_over_dead_memory() -> None:
-    x = pt.tensor("x", shape=(2, 3), dtype="float32")
-    addresses = []
-
-    class Spy(pytensor.graph.op.Op):  # type: ignore[misc]
-        __props__ = ()
-
-        def make_node(self, x: Any) -> Any:
-            return pytensor.graph.basic.Apply(self, [x], [x.type()])
-
-        def perform(self, node: Any, inputs: Any, storage: Any) -> None:
-            addresses.append(inputs[0].ctypes.data)
-            storage[0][0] = inputs[0]
-
-    y = pt.exp(x)
-    f = pytensor.function([x], pt.sum(pt.tanh(pt.neg(y))), mode=ARRAYS)
-    assert "out=" in source_of(f)
-    # What another operation may keep hold of is not written to.
-    g = pytensor.function([x], [pt.tanh(y), Spy()(y)], mode=ARRAYS)
-    assert "out=" not in source_of(g)
-    a = floats(2, 3)
-    np.testing.assert_allclose(f(a), np.tanh(-np.exp(a)).sum(), rtol=1e-5)
-    tanh, spied = g(a)
-    np.testing.assert_allclose(spied, np.exp(a), rtol=1e-6)
-    np.testing.assert_allclose(tanh, np.tanh(np.exp(a)), rtol=1e-6)
-    assert addresses == [spied.ctypes.data]
-
-
-def source_of(f: Any) -> str:
-    """The names that a linked program loads, keyword arguments included."""
-    code = f.vm.jit_fn.__closure__
-    programs = [cell.cell_contents for cell in code if callable(cell.cell_contents)]
-    program = next(p for p in programs if getattr(p, "__name__", "") == "program")
-    return " ".join(f"{name}=" for part in program.__code__.co_consts if isinstance(part, tuple)
-                    for name in part)  # fmt: skip
-
-
-def test_only_the_branch_taken_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    c, x = K.placeholder((), dtype="bool"), K.placeholder((2,))
-    y = K.switch(
-        c,
-        lambda: K.print_tensor(x, "then"),
-        lambda: K.switch(K.sum(x) > 0, lambda: K.print_tensor(x * 2, "inner"), lambda: x * 3),
-    )
-    f = K.function([c, x], [y])
-    for given, value, said in [(True, 1, "then"), (False, 1, "inner"), (False, -1, "")]:
-        f([np.array(given), np.full(2, value, "float32")])
-        assert capsys.readouterr().out.partition(" ")[0] == said
-
-
-def test_branches_nest_deeply() -> None:
-    x = K.placeholder(())
-
-    def nested(y: Any, depth: int) -> Any:
-        if not depth:
-            return y
-        return K.switch(x > depth - 1.0, lambda: nested(y + 1.0, depth - 1), lambda: y)
-
-    f = K.function([x], [nested(x, 30)])
-    assert f([np.float32(40)])[0] == 70
-    assert f([np.float32(3)])[0] == 3
-
-
-def test_branches_of_pytensor_s_own_in_a_program() -> None:
-    values = pytensor.shared(np.float32([3, 1, 2]), shape=(3,))
-    x = K.placeholder((3,))
-    f = K.function([x], [x + ifelse(pt.gt(values[0], 0), values * 2, values * 3)])
-    np.testing.assert_array_equal(f([np.zeros(3)])[0], [6, 2, 4])
-    values.set_value(np.float32([-1, 1, 1]))
-    np.testing.assert_array_equal(f([np.zeros(3)])[0], [-3, 3, 3])
-
-
-def test_deep_graphs_need_no_deep_recursion() -> None:
-    x = K.placeholder((2, 3))
-    w = K.variable(np.eye(3))
-    y = x
-    for _ in range(sys.getrecursionlimit() // 2):
-        y = K.tanh(K.dot(y, w))
-    gradient = K.function([x], K.gradients(K.sum(y), [w]))([floats(2, 3)])[0]
-    assert gradient.shape == (3, 3)
-
-
-def test_operations_without_a_call_of_ours_run_by_their_own() -> None:
-    values = pytensor.shared(np.float32([3, 1, 2]), shape=(3,))
-    x = K.placeholder((3,))
-    f = K.function([x], [x + pt.sort(values)])
-    np.testing.assert_array_equal(f([np.zeros(3)])[0], [1, 2, 3])
-    values.set_value(np.float32([9, 8, 7]))
-    np.testing.assert_array_equal(f([np.zeros(3)])[0], [7, 8, 9])
-
-
-def test_floating_point_errors_are_silent() -> None:
-    x = K.placeholder((2,))
-    np.testing.assert_array_equal(K.function([x], [1 / x])([[0, -0.0]])[0], [np.inf, -np.inf])
-
-
-def test_unknown_sizes_broadcast_at_run_and_back() -> None:
-    x, y = K.placeholder((None, 2)), K.placeholder((None, 2))
-    loss = K.sum(x * y)
-    f = K.function([x, y], [loss, *K.gradients(loss, [x, y])])
-    for rows in (1, 3):
-        a, b = floats(3, 2), floats(rows, 2)
-        total, dx, dy = f([a, b])
-        np.testing.assert_allclose(total, (a * b).sum(), rtol=1e-5)
-        np.testing.assert_allclose(dx, np.broadcast_to(b, a.shape), rtol=1e-6)
-        np.testing.assert_allclose(dy, a.sum(0, keepdims=True) if rows == 1 else a, rtol=1e-5)
-
-
 # --- loops ----------------------------------------------------------------------------------------
 
 
@@ -338,84 +203,6 @@ def test_a_scan_ends_by_its_condition() -> None:
     np.testing.assert_array_equal(found, [2, 4, 8, 16, 32, 64])
 
 
-# --- users' own variables -------------------------------------------------------------------------
-
-
-def evaluated(x: Any, given: dict[Any, np.ndarray]) -> Any:
-    return pytensor.function(list(given), x, mode=FAST_COMPILE, on_unused_input="ignore")(
-        *given.values()
-    )
-
-
-def test_functions_of_variables_give_variables() -> None:
-    x = pt.tensor("x", shape=(None, 3), dtype="float32")
-    y = K.mean(K.softmax(x), axis=0)
-    assert isinstance(y.type, pt.TensorType)
-    assert (y.type.shape, y.type.dtype) == ((3,), "float32")
-    a = floats(4, 3)
-    e = np.exp(a)
-    np.testing.assert_allclose(
-        evaluated(y, {x: a}), (e / e.sum(1, keepdims=True)).mean(0), rtol=1e-5
-    )
-
-
-def test_arrays_beside_variables_are_constants_and_alone_run_at_once() -> None:
-    x = pt.tensor("x", shape=(3,), dtype="float32")
-    np.testing.assert_allclose(
-        evaluated(K.maximum(x, np.zeros(3, "float32")), {x: -np.ones(3, "float32")}), 0
-    )
-    assert isinstance(K.maximum(-np.ones(3, "float32"), np.zeros(3, "float32")), np.ndarray)
-
-
-def test_pytensor_differentiates_through_lowerings() -> None:
-    x = pt.tensor("x", shape=(None, 6, 6, 2), dtype="float32")
-    kernel = pytensor.shared(floats(3, 3, 2, 4), shape=(3, 3, 2, 4))
-
-    def loss(x: Any, kernel: Any) -> Any:
-        h = K.conv2d(x, kernel, padding="same")
-        h = K.pool2d(h, (2, 2), (2, 2)) + K.pool2d(h, (2, 2), (2, 2), pool_mode="avg")
-        return K.sum(K.square(h) * K.stop_gradient(h))
-
-    a = floats(2, 6, 6, 2)
-    found = evaluated(pytensor.grad(loss(x, kernel), [x, kernel]), {x: a})
-    ours = K.placeholder((None, 6, 6, 2)), K.variable(kernel.get_value())
-    wanted = K.function(ours[:1], K.gradients(loss(*ours), list(ours)))([a])
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_pytensor_differentiates_through_recurrence() -> None:
-    x = pt.tensor("x", shape=(2, 3, 4), dtype="float32")
-
-    def loss(x: Any) -> Any:
-        def step(row: Any, states: Any) -> Any:
-            new = K.tanh(row + states[0])
-            return new, [new]
-
-        return K.sum(K.rnn(step, x, [K.zeros_like(x[:, 0])])[0])
-
-    a = floats(2, 3, 4)
-    found = pytensor.function([x], pytensor.grad(loss(x), x), mode=FAST_COMPILE)(a)
-    ours = K.placeholder((2, 3, 4))
-    wanted = K.function([ours], K.gradients(loss(ours), [ours]))([a])[0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
-
-
-def test_stop_gradient_disconnects() -> None:
-    x = pt.vector("x", dtype="float32")
-    with pytest.raises(pytensor.gradient.DisconnectedInputError):
-        pytensor.grad(K.sum(K.stop_gradient(x)), x)
-
-
-def test_variables_inside_a_program_are_read_at_each_call() -> None:
-    shared = pytensor.shared(np.float32([1, 2]), shape=(2,))
-    x = K.placeholder((2,))
-    f = K.function([x], [x * shared])
-    np.testing.assert_array_equal(f([[3, 4]])[0], [3, 8])
-    shared.set_value(np.float32([5, 6]))
-    np.testing.assert_array_equal(f([[3, 4]])[0], [15, 24])
-
-
 # --- random numbers -------------------------------------------------------------------------------
 
 
@@ -425,52 +212,6 @@ def test_equal_keys_give_the_samples_of_numpy() -> None:
     x = K.random_normal((4, 3), seed=3)
     with engines.use("numpy"):
         np.testing.assert_array_equal(K.function([], [x])([])[0], found)
-
-
-def test_a_step_of_adam_is_one_operation_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[int] = []
-    commit = ArrayEngine.commit
-    monkeypatch.setattr(
-        ArrayEngine, "commit", lambda self, calls: (runs.append(len(calls)), commit(self, calls))
-    )
-
-    def trained(name: str, steps: int) -> list[np.ndarray]:
-        with engines.use(name):
-            start = np.random.default_rng(0).normal(size=(300, 7)).astype("float32")
-            w, m, v = K.variable(start), K.zeros((300, 7)), K.zeros((300, 7))
-            x = K.placeholder((None, 300))
-            y = K.dot(x, w)
-            (g,) = K.gradients(K.sum(K.square(y)), [w])
-            m_t, v_t = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * K.square(g)
-            new = w - 0.01 * m_t / (K.sqrt(v_t) + 1e-7)
-            f = K.function([x], [y], [K.update(w, new), K.update(m, m_t), K.update(v, v_t)])
-            values = []
-            for _ in range(steps):
-                # What was read before a step stays as it was.
-                values += [*f([np.ones((2, 300), "float32")]), *K.batch_get_value([w, m, v])]
-            return values
-
-    found = trained("theano", 3)
-    assert len(runs) == 3
-    wanted = trained("numpy", 3)
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
-
-
-def test_old_values_are_read_before_a_step_writes_over_them() -> None:
-    w, m = K.variable(np.ones((40, 40))), K.zeros((40, 40))
-    m_t = 0.5 * m - 0.25 * (w + 1.0)
-    f = K.function([], [K.sum(w), K.dot(w, w)], [K.update(m, m_t), K.update(w, w + m_t)])
-    for value in (1.0, 0.5):
-        total, product = f([])
-        np.testing.assert_allclose(total, 1600 * value)
-        np.testing.assert_allclose(product, np.full((40, 40), 40 * value * value))
-
-
-def test_a_mode_of_pytensor_keeps_the_steps_as_they_are_written() -> None:
-    engine = engines.get("theano")
-    assert engine.updates_in_place({})
-    assert not engine.updates_in_place({"compile": True})
 
 
 # --- results with memory of their own, and numbers that must fit ----------------------------------

@@ -1,4 +1,4 @@
-"""PyTensor: steps of optimizers in loops of Numba, to the last bit as in NumPy's calls."""
+"""PyTensor: steps of optimizers in place; in loops of Numba they give the bits of NumPy's calls."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.core.atomic import at_once
 from backplane.engines import kernels
+from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.arrays.fast import updates
 from backplane.engines.pytensor.fast import updates as loops
 
@@ -113,3 +114,50 @@ def test_nothing_is_compiled_where_users_forbid_it(monkeypatch: pytest.MonkeyPat
 
 def test_few_elements_are_left_to_numpy() -> None:
     assert loops.loop("adam", "float32", 1) is None
+
+
+def test_a_step_of_adam_is_one_operation_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    commit = ArrayEngine.commit
+    monkeypatch.setattr(
+        ArrayEngine, "commit", lambda self, calls: (runs.append(len(calls)), commit(self, calls))
+    )
+
+    def trained(name: str, steps: int) -> list[np.ndarray]:
+        with engines.use(name):
+            start = np.random.default_rng(0).normal(size=(300, 7)).astype("float32")
+            w, m, v = K.variable(start), K.zeros((300, 7)), K.zeros((300, 7))
+            x = K.placeholder((None, 300))
+            y = K.dot(x, w)
+            (g,) = K.gradients(K.sum(K.square(y)), [w])
+            m_t, v_t = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * K.square(g)
+            new = w - 0.01 * m_t / (K.sqrt(v_t) + 1e-7)
+            f = K.function([x], [y], [K.update(w, new), K.update(m, m_t), K.update(v, v_t)])
+            values = []
+            for _ in range(steps):
+                # What was read before a step stays as it was.
+                values += [*f([np.ones((2, 300), "float32")]), *K.batch_get_value([w, m, v])]
+            return values
+
+    found = trained("theano", 3)
+    assert len(runs) == 3
+    wanted = trained("numpy", 3)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
+
+
+def test_old_values_are_read_before_a_step_writes_over_them() -> None:
+    with engines.use("theano"):
+        w, m = K.variable(np.ones((40, 40))), K.zeros((40, 40))
+        m_t = 0.5 * m - 0.25 * (w + 1.0)
+        f = K.function([], [K.sum(w), K.dot(w, w)], [K.update(m, m_t), K.update(w, w + m_t)])
+        for value in (1.0, 0.5):
+            total, product = f([])
+            np.testing.assert_allclose(total, 1600 * value)
+            np.testing.assert_allclose(product, np.full((40, 40), 40 * value * value))
+
+
+def test_a_mode_of_pytensor_keeps_the_steps_as_they_are_written() -> None:
+    engine = engines.get("theano")
+    assert engine.updates_in_place({})
+    assert not engine.updates_in_place({"compile": True})
