@@ -1,4 +1,4 @@
-"""Scans and branches: capture, random numbers, pruning, widening, gradients of gradients."""
+"""Loops: values and derivatives, capture, widening of states, and `K.rnn` with unknown sizes."""
 
 from __future__ import annotations
 
@@ -6,49 +6,16 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.passes.prune import prune
-from backplane.core.graph import Placeholder, Tensor, constant, toposort
+from backplane.core.graph import Placeholder, constant, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.ops import control, creation
+from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
 from backplane.ops.branches import cond
 from backplane.ops.creation import scalar
-from core.evaluate import leaf, slopes, total, value, values
-
-X = np.random.default_rng(1).uniform(0.2, 1.5, (4, 3))
-S = np.random.default_rng(2).uniform(0.2, 1.5, 3)
-W = np.random.default_rng(3).uniform(0.2, 1.5, 3)
-
-
-def node_of(t: Tensor) -> Tensor:
-    """The node of a loop or branch that a tensor is a result of."""
-    return t.inputs[0]
-
-
-def scans(outputs: list[Tensor]) -> list[Tensor]:
-    """The scan nodes among what `outputs` need."""
-    return [n for n in toposort(outputs) if n.op is not None and n.op.name == "scan"]
-
-
-def check(function, *arrays, order=2):
-    """Derivatives up to `order` by the rules and by differences, sizes known and unknown."""
-    for unknown in (False, True):
-        for found, wanted in slopes(function, *arrays, unknown=unknown, order=order):
-            assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7)
-
-
-def recurrence(x: Tensor, s: Tensor, w: Tensor, reverse: bool = False) -> list[Tensor]:
-    """s ← tanh(s · w) + x; the steps' products besides."""
-
-    def step(carry, items):
-        new = ew.add(ew.tanh(ew.mul(carry[0], w)), items[0])
-        return [new], [ew.mul(new, items[0])]
-
-    finals, ys = control.scan(step, [s], [x], reverse=reverse)
-    return [*finals, *ys]
-
+from core.evaluate import leaf, total, value, values
+from core.loops import S, W, X, check, node_of, recurrence, scans
 
 # --- scan: values and gradients -------------------------------------------------------------------
 
@@ -226,157 +193,6 @@ def test_a_loop_in_a_loop():
     check(function, X[:, 0], W, order=2)
 
 
-# --- random numbers -------------------------------------------------------------------------------
-
-
-def noisy(x: Tensor) -> list[Tensor]:
-    def step(carry, items):
-        noise = K.random_uniform((3,), dtype="float64", seed=7)
-        return [ew.mul(carry[0], noise)], [ew.mul(items[0], noise), noise]
-
-    _, ys = control.scan(step, [constant(np.ones(3))], [x])
-    return ys
-
-
-def test_each_step_and_each_run_draws_its_own_numbers():
-    x = leaf(4, 3)
-    f = K.function([x], noisy(x))
-    first, second = f([X])[1], f([X])[1]
-    assert len({tuple(r) for r in np.concatenate([first, second])}) == 8
-    again = K.function([x], noisy(x))
-    np.testing.assert_array_equal(again([X])[1], first)
-    assert ((first >= 0) & (first < 1)).all()
-
-
-def test_the_gradient_sees_the_numbers_that_were_drawn():
-    x = leaf(4, 3)
-    product, noise = noisy(x)
-    (g,) = gradients([product], [x])
-    (gg,) = gradients([ew.mul(g, g)], [x])
-    found = K.function([x], [g, noise])
-    for _ in range(2):
-        slope, drawn = found([X])
-        np.testing.assert_array_equal(slope, drawn)
-    assert gg is None or not value(gg, {x: X}).any()
-
-
-def test_the_gradient_alone_draws_the_numbers_of_the_same_run():
-    x = leaf(4, 3)
-    product, noise = noisy(x)
-    (g,) = gradients([product], [x])
-    with_noise, alone = K.function([x], [noise])([X])[0], None
-    for source in [t for t in toposort([g]) if hasattr(t, "counter")]:
-        source.counter = 0
-    alone = K.function([x], [g])([X])[0]
-    np.testing.assert_array_equal(alone, with_noise)
-
-
-def test_two_draws_of_a_step_differ():
-    x = leaf(4, 3)
-
-    def step(carry, items):
-        return [], [K.random_uniform((3,)), K.random_uniform((3,)), items[0]]
-
-    _, ys = control.scan(step, [], [x])
-    a, b, _ = K.function([x], ys)([X])
-    assert not np.isin(a, b).any()
-
-
-def test_numbers_drawn_outside_are_the_same_at_every_step():
-    x = leaf(4, 3)
-    noise = K.random_uniform((3,), dtype="float64")
-    _, ys = control.scan(
-        lambda c, i: ([], [ew.add(ew.mul(i[0], scalar(0, "float64")), noise)]), [], [x]
-    )
-    rows = value(ys[0], {x: X})
-    assert (rows == rows[0]).all()
-
-
-# --- pruning --------------------------------------------------------------------------------------
-
-
-def test_offers_that_nobody_reads_are_dropped():
-    x, s, w = leaf(4, 3), leaf(3), leaf(3)
-    last, _ = recurrence(x, s, w)
-    assert len(node_of(last).spec) > 2
-    (pruned,) = prune([last])
-    node = node_of(pruned)
-    assert len(node.spec) == 1
-    assert len(node.params["body"].outputs) == 1
-
-
-def test_the_gradient_keeps_only_what_it_reads():
-    """The backward step of tanh(s · w) + x needs the tanh, and s for w's gradient."""
-    x, s, w = leaf(4, 3), leaf(3), leaf(3)
-    last, _ = recurrence(x, s, w)
-    forward, _backward = scans(prune(gradients([last], [s])))
-    assert len(forward.spec) == 2  # the state and one stack
-    forward, _backward = scans(prune(gradients([last], [w])))
-    assert len(forward.spec) == 3
-
-
-def test_states_sequences_and_constants_that_nothing_needs_fall_away():
-    x, s, w = leaf(4, 3), leaf(3), leaf(3)
-
-    def step(carry, items):
-        idle = ew.mul(carry[1], w)
-        return [ew.add(carry[0], items[0]), idle], [idle, items[1]]
-
-    finals, ys = control.scan(step, [s, w], [x, ew.exp(x)])
-    kept = prune([finals[0]])
-    node = node_of(kept[0])
-    assert (node.params["carry"], node.params["xs"], len(node.inputs)) == (1, 1, 2)
-    assert "exp" not in [n.op.name for n in toposort(kept) if n.op is not None]
-    np.testing.assert_allclose(value(kept[0], {x: X, s: S}), S + X.sum(0))
-    feed = {x: X, s: S, w: W}
-    np.testing.assert_allclose(value(prune([ys[0]])[0], feed)[0], W * W)
-
-
-def test_states_that_need_each_other_stay():
-    x, s, w = leaf(4, 3), leaf(3), leaf(3)
-
-    def step(carry, items):
-        a, b, c = carry
-        return [b, ew.add(a, items[0]), ew.mul(c, c)], []
-
-    finals, _ = control.scan(step, [s, w, w], [x])
-    (kept,) = prune([finals[0]])
-    assert node_of(kept).params["carry"] == 2
-    feed = {x: X, s: S, w: W}
-    np.testing.assert_allclose(value(kept, feed), value(finals[0], feed))
-
-
-def test_the_number_of_steps_survives_when_no_sequence_is_read():
-    x, s = leaf(None, 3), leaf(3)
-
-    def step(carry, items):
-        return [ew.add(carry[0], scalar(1.0, "float64"))], [items[0]]
-
-    finals, _ = control.scan(step, [s], [x])
-    (kept,) = prune([finals[0]])
-    np.testing.assert_allclose(value(kept, {x: X, s: S}), S + 4)
-    check(lambda x, s: control.scan(step, [ew.mul(s, s)], [x])[0][0], X, S)
-
-
-def test_pruning_reaches_into_loops_in_loops():
-    x, s = leaf(4, 3), leaf(3)
-
-    def outer(carry, items):
-        def inner(c, i):
-            return [ew.add(c[0], i[0]), ew.exp(c[1])], []
-
-        (a, _b), _ = control.scan(inner, [carry[0], carry[1]], [constant(X)])
-        return [ew.mul(a, items[0]), ew.add(carry[1], items[0])], []
-
-    finals, _ = control.scan(outer, [s, s], [x])
-    (kept,) = prune([finals[0]])
-    body = node_of(kept).params["body"]
-    (inner_node,) = scans(list(body.outputs))
-    assert inner_node.params["carry"] == 1
-    feed = {x: X, s: S}
-    np.testing.assert_allclose(value(kept, feed), value(finals[0], feed), rtol=1e-13)
-
-
 # --- widening of the carry ------------------------------------------------------------------------
 
 
@@ -433,93 +249,6 @@ def _identity():
 
     p = leaf()
     return Graph([p], [p])
-
-
-# --- cond -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("flag", [True, False])
-def test_branches_and_their_derivatives(flag):
-    chosen = constant(np.array(flag))
-
-    def function(x, w):
-        predicate = ew.logical_or(chosen, ew.less(total(x), scalar(-1e9, "float64")))
-
-        def then():
-            return [ew.mul(ew.tanh(x), w), w]
-
-        def orelse():
-            return [ew.exp(x), ew.mul(w, w)]
-
-        return cond(predicate, then, orelse)
-
-    check(function, S, W, order=3)
-
-
-def test_only_the_branch_taken_runs():
-    flag, x = leaf(dtype="bool"), leaf(3)
-    indices = constant(np.array([7], "int32"))
-    (y,) = cond(
-        flag,
-        lambda: [K.gather(x, indices)],
-        lambda: [creation.full(shape=(1,), value=2.0, dtype="float64")],
-    )
-    assert value(y, {flag: False, x: S}).tolist() == [2.0]
-    with pytest.raises(Exception, match=r"bounds|range"):
-        value(y, {flag: True, x: S})
-
-
-def test_branches_may_differ_in_size():
-    flag, x = leaf(dtype="bool"), leaf(4, 3)
-    (y,) = cond(flag, lambda: [x[:1]], lambda: [x])
-    assert y.spec.shape == (None, 3)
-    (g,) = gradients([y], [x])
-    for on, rows in ((True, 1), (False, 4)):
-        found, slope = values([y, g], {flag: on, x: X})
-        np.testing.assert_array_equal(found, X[:rows])
-        np.testing.assert_array_equal(slope, np.arange(4)[:, None] < np.full(3, rows))
-
-
-def test_a_branch_inside_a_loop_and_a_loop_inside_a_branch():
-    def function(x, s):
-        def step(carry, items):
-            big = ew.less(scalar(0.9, "float64"), total(items[0]) / 3.0)
-            new = cond(
-                big,
-                lambda: [ew.mul(carry[0], items[0])],
-                lambda: [ew.tanh(ew.add(carry[0], items[0]))],
-            )
-            return new, new
-
-        finals, ys = control.scan(step, [s], [x])
-        late = cond(
-            ew.less(scalar(0.0, "float64"), total(x)),
-            lambda: control.scan(step, finals, [x])[0],
-            lambda: finals,
-        )
-        return [*late, *ys]
-
-    check(function, X, S)
-
-
-def test_random_numbers_in_branches():
-    flag = leaf(dtype="bool")
-    (y,) = cond(flag, lambda: [K.random_uniform((2,))], lambda: [K.random_normal((2,))])
-    f = K.function([flag], [y])
-    seen = np.concatenate([f([True])[0], f([True])[0], f([False])[0], f([False])[0]])
-    assert len(set(seen.tolist())) == 8
-
-
-def test_branches_must_fit():
-    flag = leaf(dtype="bool")
-    with pytest.raises(ValueError, match="1 and 2"):
-        cond(flag, lambda: [leaf(3)], lambda: [leaf(3), leaf(3)])
-    with pytest.raises(ValueError, match=r"\(3,\).*\(3, 1\)"):
-        cond(flag, lambda: [leaf(3)], lambda: [leaf(3, 1)])
-    with pytest.raises(ValueError, match=r"float64.*float32"):
-        cond(flag, lambda: [leaf(3)], lambda: [leaf(3, dtype="float32")])
-    with pytest.raises(ValueError, match="bool scalar"):
-        cond(leaf(3), lambda: [leaf(3)], lambda: [leaf(3)])
 
 
 # --- while ----------------------------------------------------------------------------------------
