@@ -18,8 +18,7 @@ from backplane.core.variable import Variable
 from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops.indexing import pad
-from backplane.ops.indexing import slice as slice_
-from core.evaluate import leaf, slopes, value, values
+from core.evaluate import leaf, ops, slopes, value, values
 
 B, T, F, H = 2, 5, 3, 4
 RNG = np.random.default_rng(7)
@@ -27,13 +26,8 @@ X = RNG.normal(size=(B, T, F))
 MASK = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]])
 
 
-def ops(outputs: list[Tensor]) -> Counter[str]:
-    """How often each primitive stands in the graph, bodies not counted."""
-    return Counter(n.op.name for n in toposort(outputs) if n.op is not None)
-
-
 def bodies(outputs: list[Tensor]) -> list[Counter[str]]:
-    """The same for the body of each scan, first to last."""
+    """`ops` of the body of each scan, first to last."""
     nodes = [n for n in toposort(outputs) if n.op is not None and n.op.name == "scan"]
     return [ops(list(n.params["body"].outputs)) for n in nodes]
 
@@ -266,6 +260,22 @@ def test_printing_stays_in_the_loop():
     assert bodies(streamlined(finals)) == [Counter({"print": 1, "mul": 1})]
 
 
+def test_nothing_is_lost_where_terms_are_read_twice():
+    x = leaf(3)
+    total = ew.add(ew.mul(x, x), x)
+    finals, ys = control.scan(
+        lambda c, i: ([ew.add(ew.add(c[0], i[0]), c[1]), ew.add(c[1], i[0])], [c[1]]),
+        [total, total], [K.stack([x, x + 1.0])],
+    )  # fmt: skip
+    start, data = X[0, 0] ** 2 + X[0, 0], X[0, 0]
+    found = values([*finals, *ys], {x: data})
+    rows = [data, data + 1]
+    seconds = [start, start + rows[0], start + rows[0] + rows[1]]
+    np.testing.assert_allclose(found[0], start + sum(rows) + seconds[0] + seconds[1])
+    np.testing.assert_allclose(found[1], seconds[2])
+    np.testing.assert_allclose(found[2], seconds[:2])
+
+
 # --- what is left in the loops --------------------------------------------------------------------
 
 
@@ -378,64 +388,6 @@ def test_a_known_phase_takes_its_branch_inside_the_loop():
     kept = streamlined(simplify([last], {phase: constant(0, phase.spec.dtype)}))
     assert "cond" not in bodies(kept)[0]
     assert "tanh" not in ops(kept) + bodies(kept)[0]
-
-
-# --- sums of the gradients of slices --------------------------------------------------------------
-
-
-def covering(bounds, axis=1, order=None):
-    x = leaf(None, 6, 6)
-    pieces = []
-    for start, stop in bounds:
-        part = [(None, None, 1)] * 3
-        part[axis] = (start, stop, 1)
-        pieces.append(slice_(x, slices=tuple(part)))
-    pieces = [pieces[i] for i in order or range(len(pieces))]
-    loss = sum(K.sum(K.exp(p) * (k + 1.0)) for k, p in enumerate(pieces))
-    return x, simplify(K.gradients(loss, [x]))
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
-@pytest.mark.parametrize("axis", [1, 2])
-def test_slices_that_cover_an_axis_are_joined(axis, order):
-    x, grads = covering([(None, 2), (2, -1), (5, None)], axis, order)
-    found = ops(grads)
-    assert found["concat"] == 1
-    assert found["slice_grad"] == found["add"] == 0
-    data = RNG.normal(size=(2, 6, 6))
-    factor = np.repeat(
-        [order.index(0) + 1.0, order.index(1) + 1.0, order.index(2) + 1.0], [2, 3, 1]
-    )
-    shape = [1, 1, 1]
-    shape[axis] = 6
-    np.testing.assert_allclose(value(grads[0], {x: data}), np.exp(data) * factor.reshape(shape))
-
-
-@pytest.mark.parametrize("bounds", [[(0, 3), (2, 6)], [(0, 2), (3, 6)], [(0, 2), (2, 5)]])
-def test_slices_that_overlap_or_leave_gaps_are_added(bounds):
-    x, grads = covering(bounds)
-    assert ops(grads)["slice_grad"] == 2
-    data = RNG.normal(size=(2, 6, 6))
-    factor = np.zeros(6)
-    for k, (start, stop) in enumerate(bounds):
-        factor[start:stop] += k + 1.0
-    np.testing.assert_allclose(value(grads[0], {x: data}), np.exp(data) * factor[:, None])
-
-
-def test_nothing_is_lost_where_terms_are_read_twice():
-    x = leaf(3)
-    total = ew.add(ew.mul(x, x), x)
-    finals, ys = control.scan(
-        lambda c, i: ([ew.add(ew.add(c[0], i[0]), c[1]), ew.add(c[1], i[0])], [c[1]]),
-        [total, total], [K.stack([x, x + 1.0])],
-    )  # fmt: skip
-    start, data = X[0, 0] ** 2 + X[0, 0], X[0, 0]
-    found = values([*finals, *ys], {x: data})
-    rows = [data, data + 1]
-    seconds = [start, start + rows[0], start + rows[0] + rows[1]]
-    np.testing.assert_allclose(found[0], start + sum(rows) + seconds[0] + seconds[1])
-    np.testing.assert_allclose(found[1], seconds[2])
-    np.testing.assert_allclose(found[2], seconds[:2])
 
 
 # --- weights --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from backplane.compile.fuse.updates import find_updates
 from backplane.compile.passes.simplify import simplify
 from backplane.core.registry import PRIMITIVES
 from backplane.engines.table import Table
-from compile.test_optimizer_steps import Pairs, variables
+from compile.optimizer_steps import Pairs, variables
 
 RNG = np.random.default_rng(7)
 NAMES = sorted({pattern.op.name for pattern in patterns()})

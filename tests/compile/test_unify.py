@@ -14,7 +14,7 @@ from backplane.compile.fuse.algebra import ZERO, Algebra, atom, number_of
 from backplane.compile.fuse.numbers import NEAR, solved, tensor_of
 from backplane.compile.fuse.sites import patterns
 from backplane.compile.fuse.unify import by_tensors
-from compile.test_optimizer_steps import Pairs, found, variables
+from compile.optimizer_steps import Pairs, found, variables
 
 RNG = np.random.default_rng(1)
 

@@ -1,14 +1,15 @@
-"""Values of graphs in the tests of the core, and derivatives by differences."""
+"""Values of graphs, what graphs consist of, and derivatives by differences."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from backplane import backend as K
-from backplane.core.graph import Placeholder, Tensor, constant
+from backplane.core.graph import Placeholder, Tensor, constant, toposort
 from backplane.core.spec import Spec
 from backplane.ops import elementwise, reduction
 from backplane.ops.autodiff import gradients
@@ -30,6 +31,11 @@ def values(outputs: Sequence[Tensor], feed: dict[Tensor, Any] | None = None) -> 
 def value(output: Tensor, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     """What one output is."""
     return values([output], feed)[0]
+
+
+def ops(outputs: Sequence[Tensor]) -> Counter[str]:
+    """How often each primitive stands in the graph, bodies not counted."""
+    return Counter(n.op.name for n in toposort(outputs) if n.op is not None)
 
 
 def total(x: Tensor, weights: np.ndarray | None = None) -> Tensor:
