@@ -28,7 +28,7 @@ from backplane.engines.layouts import LayoutWarning
 from mesh.programs import PROGRAMS, losses
 
 DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
-LONG = 100
+LONG = int(os.environ.get("MESH_STEPS", "100"))
 """Steps of training by rows and columns."""
 ROWS = {"batch": DEVICES}
 GRID = {"batch": DEVICES // 2, "model": 2}
