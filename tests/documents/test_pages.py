@@ -11,6 +11,7 @@ import pytest
 
 import waiting
 from backplane.engines import installed
+from lean import lean
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
@@ -82,6 +83,6 @@ def run(found, tmp_path):
     assert found, "a page that teaches has a program"
     text = f"print({SEPARATOR!r})\n".join(program for program, _ in found)
     env = {**os.environ, "KERAS_BACKEND": "numpy", "KERAS_HOME": str(tmp_path)}
-    done = waiting.run([sys.executable, "-c", text], env=env, cwd=tmp_path)
+    done = waiting.run([sys.executable, "-c", text], env=lean(env), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(f"{SEPARATOR}\n") == [printed for _, printed in found]

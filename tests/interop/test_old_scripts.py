@@ -9,6 +9,7 @@ import pytest
 import waiting
 from backplane.interop import generation
 from interop.environments import python_with
+from lean import lean
 
 OLD = """
 import sys
@@ -40,7 +41,7 @@ def run(tmp_path):
         env = {**os.environ, "KERAS_HOME": str(tmp_path), "HOME": str(tmp_path)}
         env |= {"KERAS_BACKEND": "numpy", **environment}
         command = [str(python), "-m", "backplane", "run", *options, str(script), *arguments]
-        return waiting.run(command, env=env, stdin=subprocess.DEVNULL)
+        return waiting.run(command, env=lean(env), stdin=subprocess.DEVNULL)
 
     return run
 

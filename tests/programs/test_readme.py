@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import waiting
+from lean import lean
 
 README = Path(__file__).parents[2] / "README.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
@@ -26,11 +27,10 @@ def test_the_readmes_model_of_keras_trains(engine, tmp_path):
     [program] = [text for text in PROGRAMS if "keras.Sequential" in text]
     assert '"backplane.cntk"' in program
     program = program.replace("backplane.cntk", f"backplane.{engine.name}")
-    done = waiting.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "KERAS_HOME": str(tmp_path)},
-        cwd=tmp_path,
-    )  # fmt: skip
+    env = lean({**os.environ, "KERAS_BACKEND": f"backplane.{engine.name}"})
+    del env["KERAS_BACKEND"]  # The program sets it.
+    env["KERAS_HOME"] = str(tmp_path)
+    done = waiting.run([sys.executable, "-c", program], env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [accuracy] = re.findall(r"accuracy (\S+)", done.stdout)
     assert float(accuracy) > 0.9
