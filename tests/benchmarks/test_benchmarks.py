@@ -18,10 +18,19 @@ from backplane import engines
 from benchmarks import against, interleaved, page, processes, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
 from benchmarks.workers import Worker
+from lean import lean
+
+
+@pytest.fixture
+def without_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes do not find what Keras imports and no contender needs."""
+    paths = lean({**os.environ, "KERAS_BACKEND": "numpy"})["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", paths)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.usefixtures("without_large")
 def test_every_contender_gives_the_expected_numbers(stack: str) -> None:
     """Each process is a new one, as when it is measured: its engine is its own."""
     worker = Worker(stack, core=interleaved.last_core())

@@ -229,12 +229,14 @@ def peaked(*rows: Any, classes: int = 4) -> np.ndarray:
 
 _PEAKS = peaked([0, 0, 3, 0, 1, 3], [3] * 6, [2, 1, 1, 3, 1, 2])
 decoded("greedy-stated", values(_PEAKS), [6, 6, 6], greedy)
-decoded("greedy", unit(3, 5, 4), [5, 2, 0], greedy)
-decoded("greedy-column", unit(2, 5, 3), [[5], [4]], greedy)
-decoded("greedy-ties", values(np.full((2, 3, 3), 0.25)), [3, 2], greedy)
-decoded("greedy-nothing", values(peaked([3, 3], [3, 3])), [2, 2], greedy)
+# All in one shape: JAX compiles each operation of a decoder for each shape, as its results have
+# sizes of their own.
+decoded("greedy", unit(3, 6, 4), [5, 2, 0], greedy)
+decoded("greedy-column", unit(3, 6, 4), [[5], [4], [6]], greedy)
+decoded("greedy-ties", values(np.full((3, 6, 4), 0.25)), [3, 2, 6], greedy)
+decoded("greedy-nothing", values(peaked(*[[3] * 6] * 3)), [2, 6, 2], greedy)
 _OPTIONS = {"greedy": False, "beam_width": 64}
-decoded("beam", unit(4, 4, 3), [4, 3, 0, 3], beam, top_paths=3, **_OPTIONS)
+decoded("beam", unit(3, 4, 4), [4, 0, 3], beam, top_paths=3, **_OPTIONS)
 decoded("beam-of-simplex", simplex(3, 4, 4), [4, 2, 3], beam, top_paths=4, **_OPTIONS)
 decoded(
     "beam-peaks", values(peaked([0, 2, 0, 1], [1, 1, 2, 1], classes=3)), [4, 4], beam, **_OPTIONS
