@@ -1,10 +1,13 @@
-"""What a test outside the conformance cases shows of which functions, for the record."""
+"""What a test outside the conformance cases shows of which functions, for the record; and what a
+document's print shows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from backplane import backend as K
 from backplane.cli.check import ASPECTS
 
 
@@ -20,3 +23,8 @@ def covers(*names: str, spec: bool = False, gradient: bool = False) -> Callable[
         return test
 
     return decorate
+
+
+def shown(x: Any) -> tuple[Any, str]:
+    """What a document's print of a tensor tells."""
+    return K.int_shape(x), K.dtype(x)

@@ -19,7 +19,10 @@ from fuzz.search import OUTCOMES, Result
 
 HERE = Path(__file__).parent
 PATH = HERE / "ledger.json"
-WRITTEN_BY = ("catalogue.py", "control.py", "programs.py", "special.py", "training.py", "writer.py")
+WRITTEN_BY = (
+    "catalogue.py", "control.py", "layers.py", "programs.py", "special.py", "training.py",
+    "writer.py",
+)  # fmt: skip
 """The files on which the program of a seed depends."""
 
 Row = dict[str, Any]
