@@ -56,7 +56,7 @@ help:
 	@echo 'make pythons                    conformance of NumPy on the other Pythons of this machine'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make accuracy                   measure the functions against exact results (a minute), write them into docs/measurements.md'
-	@echo 'make lint                       ruff, mypy, directions of imports, sizes, derived files'
+	@echo 'make lint                       ruff, mypy, directions of imports, sizes, derived files, results of benchmarks'
 	@echo 'make format                     what ruff can put right by itself'
 	@echo 'make r                          install R for its tests, where it is missing (Debian)'
 	@echo 'make clean                      remove $(VENV) and caches'

@@ -5,16 +5,18 @@
 They are the stubs of K and of K in Keras 1, the modules bound to engines (`backplane.jax`, …), the
 pages of primitives and of other libraries' names, the R functions with their help pages, and the
 version and address in CITATION.cff and r/DESCRIPTION. With
-`--check` nothing is written, and the exit status tells whether all of them are up to date. Only
-`docs/reference.md` is not among them: it says what passed in a run of the tests
-(`scripts/make_reference.py`).
+`--check` nothing is written, and the exit status tells whether all of them are up to date, and
+whether the results of benchmarks, from which pages come, are JSON. `docs/reference.md` is not among
+them: it says what passed in a run of the tests (`scripts/make_reference.py`).
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import make_keras1_stub
 import make_metadata
@@ -25,6 +27,7 @@ import make_stubs
 from backplane.known_engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks/results"
 
 BOUND = '''\
 """K on {title}: `from backplane import {name} as K`.
@@ -51,6 +54,19 @@ def files() -> Iterator[tuple[Path, str]]:
     yield from make_metadata.files()
 
 
+def unreadable(folder: Path) -> Iterator[str]:
+    """What is said of each file in a folder that should be JSON and is not."""
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no number of JSON")
+
+    for file in sorted(folder.glob("*.json")):
+        try:
+            json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+        except ValueError as error:
+            yield f"{file.name}: not JSON: {error}"
+
+
 def main(arguments: list[str]) -> int:
     """Write the files, or compare; return the exit status."""
     wanted = dict(files())
@@ -59,7 +75,10 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         for file in [*stale, *changed]:
             print(f"{file.relative_to(ROOT)}: out of date, run scripts/generate.py")
-        return 1 if stale or changed else 0
+        broken = list(unreadable(RESULTS))
+        for line in broken:
+            print(f"{RESULTS.relative_to(ROOT)}/{line}")
+        return 1 if stale or changed or broken else 0
     for file in stale:
         file.unlink()
     for file in changed:

@@ -1,4 +1,4 @@
-"""The checks of imports, primitives and sizes: what they let pass, and what they do not."""
+"""The checks of imports, primitives, sizes and results: what they let pass, and what not."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_folder_without_files_does_not_pass(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "status", "said"), [(40, 0, "none too long"), (80, 0, "warning"), (81, 1, "error")]
+    ("lines", "status", "said"), [(40, 0, "none too long"), (45, 0, "warning"), (46, 1, "error")]
 )
 def test_length_of_functions(tmp_path, capsys, lines, status, said):
     body = ['    """What\n\n    it does.\n    """', *["    pass"] * (lines - 1)]
@@ -126,12 +126,29 @@ def test_length_of_functions(tmp_path, capsys, lines, status, said):
 
 
 @pytest.mark.parametrize(
-    ("lines", "status", "said"), [(400, 0, "none too long"), (600, 0, "warning"), (601, 1, "error")]
+    ("lines", "status", "said"), [(400, 0, "none too long"), (450, 0, "warning"), (451, 1, "error")]
 )
 def test_length_of_files(tmp_path, capsys, lines, status, said):
     (tmp_path / "a.py").write_text("x = 1\n" * lines)
     assert check_size.main([str(tmp_path)]) == status
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": [1, 2]}', []),
+        ('{"a": 1}\n=======\n{"a": 2}', ["latest.json: not JSON: Extra data: line 2"]),
+        ('<<<<<<< HEAD\n{"a": 1}', ["latest.json: not JSON: Expecting value: line 1"]),
+        ('{"a": NaN}', ["latest.json: not JSON: NaN is no number of JSON"]),
+    ],
+)
+def test_results_of_benchmarks_are_json(tmp_path, monkeypatch, text, said):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    (tmp_path / "latest.json").write_text(text)
+    found = list(script("generate").unreadable(tmp_path))
+    assert len(found) == len(said)
+    assert all(line.startswith(start) for line, start in zip(found, said, strict=True))
 
 
 # --- circles, primitives, lines of code -----------------------------------------------------------
