@@ -108,16 +108,28 @@ def _strided(x: Sequence[int], kernel: Sequence[int]) -> list[Case]:
     return [case, Case(f"{case.label}, transposed", case.quantity, back)]
 
 
-def _loop(K: Any, dtype: str, rows: int) -> Work:
-    x = _variable(K, dtype, rows, 32, 64)
-    w, u = _variable(K, dtype, 64, 128), _variable(K, dtype, 128, 128)
+def _loop(K: Any, dtype: str, rows: int, units: int) -> Work:
+    x = _variable(K, dtype, rows, 32, units // 2)
+    w, u = _variable(K, dtype, units // 2, units), _variable(K, dtype, units, units)
 
     def step(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
         return h, [h]
 
-    start = K.zeros((rows, 128), dtype)
+    start = K.zeros((rows, units), dtype)
     return _training(K, K.mean(K.rnn(step, x, [start])[0]), [w, u])
+
+
+def _sum(K: Any, dtype: str, rows: int, inner: int, columns: int) -> Work:
+    """Layers with the same two matrices, whose gradients are sums over the steps."""
+    u, v = _variable(K, dtype, inner, columns), _variable(K, dtype, columns, inner)
+
+    def step(_: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        h = states[0] + K.dot(K.tanh(K.dot(states[0], u)), v)
+        return h, [h]
+
+    steps = K.rnn(step, K.zeros((rows, 32, 1), dtype), [_variable(K, dtype, rows, inner)])
+    return _training(K, K.mean(K.square(steps[0])), [u, v])
 
 
 def _chain(K: Any, dtype: str, elements: int) -> Work:
@@ -139,7 +151,17 @@ def _momentum(K: Any, dtype: str, elements: int) -> Work:
     return Work([], [(m, speed), (p, p + speed)], [(g, np.full(elements, 0.5, dtype))])
 
 
-LOOPS = [Case(f"{n} rows, 32 steps", n, partial(_loop, rows=n)) for n in (4, 16, 64, 256, 1024)]
+LOOPS = [
+    Case(f"{n} rows of {units}, 32 steps", n, partial(_loop, rows=n, units=units))
+    for units in (32, 128)
+    for n in (4, 16, 64, 256, 1024)
+]
+SUMS = [
+    Case(f"{r} × {n} and {r} × {m}, 32 steps", round(r / n + r / m, 2),
+         partial(_sum, rows=r, inner=n, columns=m))
+    for n, m in ((32, 32), (64, 64), (64, 128), (128, 128), (64, 256), (256, 256))
+    for r in (8, 32, 128)
+]  # fmt: skip
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
 SLIDING = [
     _conv(batch * n * n / c, (batch, n, n, c), (3, 3, c, c))
@@ -175,6 +197,7 @@ CHAINS_OF_UPDATES = [case._replace(quantity=4 * case.quantity) for case in UPDAT
 
 CASES: Mapping[str, Sequence[Case]] = {
     **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
+    **{name: SUMS for name in kernels.CHOICES if name.endswith(".sums")},
     "numpy.blocks": CHAINS,
     "torch.windows": SLIDING,
     "torch.phases": PHASES,
@@ -187,7 +210,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     "theano.updates": UPDATES,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products", "narrow", "ynnpack")
+ONE_DTYPE = ("loops", "sums", "blocks", "products", "narrow", "ynnpack")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 

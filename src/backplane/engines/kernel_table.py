@@ -3,13 +3,17 @@
 from math import inf
 
 LIMITS: dict[str, dict[str, float]] = {
-    "cntk.loops": {"float32": 510.0},
+    "cntk.loops": {"float32": inf},
+    "cntk.sums": {"float32": 2.2},
     "jax.loops": {"float32": 130.0},
     "jax.strided": {"float32": 25000.0, "float64": 580.0},
+    "jax.sums": {"float32": 2.7},
     "jax.ynnpack": {"float32": 210000.0},
-    "mlx.loops": {"float32": 130.0},
+    "mlx.loops": {"float32": 510.0},
+    "mlx.sums": {"float32": 3.5},
     "numpy.blocks": {"float32": 1048576},
     "tensorflow.loops": {"float32": 510.0},
+    "tensorflow.sums": {"float32": 3.5},
     "tensorflow.updates": {"float32": 1048576, "float64": 1048576},
     "theano.updates": {"float32": 262144, "float64": 262144},
     "torch.blocks": {"float32": 4194304},

@@ -85,6 +85,10 @@ _PRODUCT, _XLA, _TORCH = "a product of matrices", "XLA's convolution", "PyTorch'
 _STACKED = Choice(
     "rows of a step", "one product for all steps of a loop", "a product per step", "above"
 )
+_SUMS = Choice(
+    "elements that a step multiplies, for each element of the product",
+    "one product for all steps of a loop", "a product per step, added up", "above",
+)  # fmt: skip
 
 CHOICES = {
     "numpy.blocks": Choice(
@@ -115,7 +119,9 @@ CHOICES = {
         "YNNPACK's convolution", _XLA, "above",
     ),
     "jax.loops": _STACKED,
+    "jax.sums": _SUMS,
     "tensorflow.loops": _STACKED,
+    "tensorflow.sums": _SUMS,
     "tensorflow.updates": Choice(
         "operations behind the new values of variables", "TensorFlow's kernels", "a kernel of XLA",
         "below", least=2**20,
@@ -125,7 +131,9 @@ CHOICES = {
         least=2**18,
     ),
     "cntk.loops": _STACKED,
+    "cntk.sums": _SUMS,
     "mlx.loops": _STACKED,
+    "mlx.sums": _SUMS,
 }  # fmt: skip
 """All choices, by engine and name."""
 

@@ -96,9 +96,10 @@ def _joining(outputs: Outputs, job: Job) -> Joining:
     if engine.mesh is not None:
         return Joining(lambda rows: True, rows_first=True)
     pays = partial(_few_rows, kernels.engines_limit(engine.name, "loops"))
+    sums = partial(_few_operands, kernels.engines_limit(engine.name, "sums"))
     predicts = not job.keep_stops and not any(_of_gradient(t) for t in toposort(outputs))
     stays = predicts and "fuses" in engine.capabilities
-    return Joining(pays, before=(lambda rows: False) if stays else None)
+    return Joining(pays, before=(lambda rows: False) if stays else None, sums=sums)
 
 
 def _joined_without_gradients(outputs: Outputs, job: Job) -> list[Tensor]:
@@ -122,6 +123,15 @@ def _few_rows(limit: float, rows: int | None) -> bool:
     compiler writes the loop, the rows of a step stay in the cache, and the stacks cost more.
     """
     return (USUAL_ROWS if rows is None else rows) < limit
+
+
+def _few_operands(limit: float, product: Tensor) -> bool:
+    """Whether xᵀ · y of all steps at once is faster than to add it up step by step. At once, all x
+    and y are written to stacks and read again; step by step, the whole sum is in each step.
+    """
+    x, y = (t.spec.shape for t in product.inputs)
+    rows = x[0] or USUAL_ROWS
+    return rows * (x[1] + y[1]) < limit * x[1] * y[1]
 
 
 PASSES = (

@@ -34,6 +34,8 @@ class Joining(NamedTuple):
     that has the rows in parts can go on with these parts."""
     before: Callable[[int | None], bool] | None = None
     """Whether it is faster for what comes before the loop, if that is another question."""
+    sums: Callable[[Tensor], bool] = lambda node: True
+    """Whether it is faster for a product whose results in all steps are added up."""
 
     def early(self) -> Joining:
         """The conversion of the products that come before the loop."""
@@ -45,7 +47,7 @@ class Joining(NamedTuple):
         """
         if node.op is conv_kernel_grad:
             return self.rows_first
-        return self.pays(node.inputs[0].spec.shape[0])
+        return self.sums(node)
 
 
 class Loop:
