@@ -210,6 +210,8 @@ def _power(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
 @_of("equal", "not_equal", "less", "less_equal", fits=lambda dtype, kind: kind == "f")
 def _comparison(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
     """Numbers that differ by rounding may be equal on an engine."""
+    if node.inputs[0].spec.dtype not in UNIT:
+        return found
     x, y = map(np.asarray, operands)
     size = np.maximum(np.abs(x), np.abs(y)) * 4 * UNIT[node.inputs[0].spec.dtype]
     return own.maybe((x != y) & (np.abs(x - y) <= size), ~found, found)

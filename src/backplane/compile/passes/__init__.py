@@ -18,7 +18,7 @@ from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.rows import add_rows
 from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
-from backplane.compile.passes.hold import COMPARISONS, hold
+from backplane.compile.passes.hold import hold
 from backplane.compile.passes.join_groups import join_groups, join_normalizations, join_products
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
@@ -193,9 +193,9 @@ PASSES = (
         "hold",
         lambda outputs, job: hold(outputs),
         purpose="compute a tensor once that is compared with elements of itself, such as its"
-        " maximum",
-        gain="none: without it, 4 % of the elements of some gradients of `K.max` are lost on JAX",
-        holds=COMPARISONS,
+        " maximum; keep powers whose logarithm is taken",
+        gain="none: without it, 4 % of the elements of some gradients of `K.max` are lost on JAX,"
+        " and the logarithm of (-4)^0.5 is a number there",
         when=lambda job: "fuses" in job.engine.capabilities,
         optional=False,
     ),

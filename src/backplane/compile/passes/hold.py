@@ -1,15 +1,20 @@
-"""Tensors that are computed once, because they are compared with elements of themselves.
+"""Tensors that a compiler takes as they are: powers under a logarithm, and what is compared with
+elements of itself.
 
 A compiler that joins operations may compute a tensor again for each group of operations that reads
 it, and round differently there: with a fused multiply-add in one group, without one in the other.
 Then no element equals the maximum, and the gradient of the maximum is lost.
+
+XLA takes log(xʸ) for y · log |x|, which is no NaN where x is negative and y is not whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
+from typing import Any
 
-from backplane.core.graph import Tensor, rebuild, rewrite, toposort
+from backplane.core.graph import Graph, Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
 from backplane.ops import elementwise as ew
@@ -32,21 +37,38 @@ MOST = 16
 
 
 def hold(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """`outputs`, with a barrier behind each computed tensor that is compared with itself."""
+    """`outputs`, with a barrier behind each computed tensor that is compared with itself, and each
+    power whose logarithm is taken.
+    """
     held: set[Tensor] = set()
+    inside: dict[Tensor, dict[str, Any]] = {}
     for node in toposort(outputs):
         if node.op in COMPARISONS and is_float(node.inputs[0].spec.dtype):
             held |= _sources(node.inputs[0]) & _sources(node.inputs[1])
-    if not held:
+        elif node.op is ew.log and node.inputs[0].op is ew.pow:
+            held.add(node.inputs[0])
+        bodies = {name: _held(x) for name, x in node.params.items() if isinstance(x, Graph)}
+        if any(body is not node.params[name] for name, body in bodies.items()):
+            inside[node] = {**node.params, **bodies}
+    if not held and not inside:
         return list(outputs)
 
     def kept(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node in inside:
+            return Tensor(node.op, inputs, inside[node], node.spec, node.where, node._name)
         if node not in held:
             return None
         copy = rebuild(node, inputs)
         return barrier(copy, copy)
 
     return rewrite(outputs, kept)
+
+
+def _held(body: Graph) -> Graph:
+    """The body of a loop or a branch with barriers of its own; itself if it needs none."""
+    outputs = hold(body.outputs)
+    same = all(map(is_, outputs, body.outputs))
+    return body if same else Graph(body.inputs, outputs)
 
 
 def _sources(t: Tensor) -> set[Tensor]:

@@ -9,6 +9,7 @@ from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
+from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.ops.creation import dim
 from backplane.ops.ctc import ctc_loss
@@ -74,6 +75,16 @@ def _picked(node: Tensor, source: Tensor) -> Tensor | None:
     return source.results[node.params["index"]] if isinstance(source, _Results) else None
 
 
+def _known_as(t: Tensor, spec: Spec) -> Tensor:
+    """`t` with the sizes of the node that it stands for: what is inferred from a decomposition may
+    know less, and lowerings of what reads it choose by its sizes.
+    """
+    sizes = tuple([m if n is None else n for n, m in zip(t.spec.shape, spec.shape, strict=True)])
+    if t.op is None or sizes == t.spec.shape:
+        return t
+    return Tensor(t.op, t.inputs, t.params, Spec(sizes, t.spec.dtype), t.where, t._name)
+
+
 def _decomposed(
     node: Tensor,
     inputs: tuple[Tensor, ...],
@@ -96,7 +107,7 @@ def _decomposed(
     listed = after(results if op.multiple else [results])
     listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
     if not op.multiple:
-        return listed[0]
+        return _known_as(listed[0], node.spec)
     bundle = _Results(None, (), {}, node.spec, node.where)
     bundle.results = listed
     return bundle
