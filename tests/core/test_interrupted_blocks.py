@@ -70,6 +70,18 @@ def interrupted(work, kind, number):
     return injector.reached
 
 
+def leaves_nothing(work, kind, stride=1, least=1):
+    """Interrupt `work` at every step, or every `stride`-th one, of which there are more than
+    `least`.
+    """
+    work()
+    before, number = state(), 1
+    while interrupted(work, kind, number):
+        assert state() == before, number
+        number += stride
+    assert number > least
+
+
 @pytest.mark.parametrize("kind", ["return", "begin"])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_no_block_is_left_open(name, kind):
@@ -77,12 +89,7 @@ def test_no_block_is_left_open(name, kind):
         with BLOCKS[name]():
             pass
 
-    work()
-    before, number = state(), 1
-    while interrupted(work, kind, number):
-        assert state() == before, number
-        number += 1
-    assert number > 1
+    leaves_nothing(work, kind)
 
 
 @pytest.mark.parametrize("kind", ["return", "begin"])
@@ -90,13 +97,7 @@ def test_no_function_of_keras_3_is_left_inside(kind):
     def nothing():
         pass
 
-    work = call._inside(nothing)
-    work()
-    before, number = state(), 1
-    while interrupted(work, kind, number):
-        assert state() == before, number
-        number += 1
-    assert number > 1
+    leaves_nothing(call._inside(nothing), kind)
 
 
 @pytest.mark.parametrize("kind", ["return", "begin"])
@@ -107,9 +108,5 @@ def test_no_graph_is_left_in_construction(kind):
     def work():
         K.gradients(K.sum(K.tanh(K.dot(x, w))), [w])
 
-    work()
-    before, number = state(), 1
-    while interrupted(work, kind, number):
-        assert state() == before, number
-        number += 7  # Each step would take a minute: there are thousands.
-    assert number > 100
+    # Each step would take a minute: there are thousands.
+    leaves_nothing(work, kind, stride=7, least=100)
