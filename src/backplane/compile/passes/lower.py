@@ -107,7 +107,9 @@ def _decomposed(
     listed = after(results if op.multiple else [results])
     listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
     if not op.multiple:
-        return _known_as(listed[0], node.spec)
+        # A copy of an operand would be computed twice: others read that operand too.
+        handed_on = any(listed[0] is t for t in inputs)
+        return listed[0] if handed_on else _known_as(listed[0], node.spec)
     bundle = _Results(None, (), {}, node.spec, node.where)
     bundle.results = listed
     return bundle
