@@ -18,6 +18,11 @@ JUMPS = frozenset("floordiv mod floor round sign equal not_equal less less_equal
 """Operations that jump between near operands."""
 POLES = frozenset("div pow log".split())
 """Operations that jump where an operand is 0."""
+KEEPING = frozenset(
+    "cast div branch identity stop_gradient reshape broadcast_to transpose expand_dims squeeze slice"
+    " flip tile repeat".split()
+)
+"""Operations that leave the zeros of their first operand, or move them."""
 
 
 class Freedoms(Noise):
@@ -112,6 +117,18 @@ class Freedoms(Noise):
         # The exponential of such a difference may be infinite.
         lost = (most * UNIT[node.spec.dtype] > 1) & self.chosen(np.shape(found))
         return np.where(lost, np.nan, moved)
+
+    def pooled(self, node: Tensor, x: Any, found: list[Any]) -> list[Any]:
+        """`found`, as if some engines passed over NaN, or began with the lowest number. The maximum
+        of a window with NaN may be at any of its elements.
+        """
+        assert self.rng is not None
+        if self.rng.random() < 0.5:
+            lowest = self.rng.choice([-np.inf, -LARGEST[node.inputs[0].spec.dtype]])
+            found = self.computed(node, [np.where(np.isnan(x) | np.isneginf(x), lowest, x)])
+        lost = self.computed(node, [np.isnan(x).astype("float64")])[0] > 0
+        anywhere = self.computed(node, [self.noise(np.shape(x))])[1]
+        return [found[0], np.where(lost, anywhere, found[1])]
 
     def open(self, name: str, node: Tensor, operands: list[Any], found: Any) -> Any:
         """`found`, with random elements where the documents leave the result to the engine."""
@@ -233,12 +250,12 @@ def _slope_of_nan(own: Freedoms, node: Tensor, operands: list[Any], found: Any) 
     return own.maybe(np.isnan(operands[1]), operands[0], found)
 
 
-@_of("mul")
+@_of("mul", "mul_no_nan")
 def _product_with_mask(own: Freedoms, node: Tensor, operands: list[Any], found: Any) -> Any:
     """XLA chooses by a bool that was cast, and so passes over NaN."""
     free = np.isnan(found) & own.chosen(np.shape(found))
     for t, x in zip(node.inputs, operands, strict=True):
-        if t.op is not None and t.op.name == "cast" and t.inputs[0].spec.dtype == "bool":
+        if _is_mask(t):
             found = np.where(free & (np.asarray(x) == 0), 0.0, found)
     return found
 
@@ -273,3 +290,15 @@ def _is_rounded(t: Tensor) -> bool:
     if t.op is None:
         return False
     return t.op.name not in EXACT or any(map(_is_rounded, t.inputs))
+
+
+def _is_mask(t: Tensor) -> bool:
+    """Whether it is a bool that was cast, or a product or an arrangement of such elements."""
+    if t.op is None:
+        return False
+    if t.op.name == "cast" and t.inputs[0].spec.dtype == "bool":
+        return True
+    masks = map(_is_mask, t.inputs)
+    return (
+        any(masks) if t.op.name in ("mul", "mul_no_nan") else t.op.name in KEEPING and next(masks)
+    )

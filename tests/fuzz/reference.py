@@ -27,7 +27,6 @@ from fuzz.noise import (
     ADDING,
     COMPOSED,
     DIGITS,
-    LARGEST,
     NEVER,
     SLACK,
     TINY,
@@ -205,10 +204,6 @@ class Evaluation(Freedoms):
         assert node.op is not None
         if node.op.varies:  # each engine draws numbers of its own
             operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
-        if name == "max_pool" and self.rng.random() < 0.5:
-            # Some engines pass over NaN, or begin with the lowest number.
-            lowest = self.rng.choice([-np.inf, -LARGEST[node.inputs[0].spec.dtype]])
-            operands = [np.where(np.isnan(x) | np.isneginf(x), lowest, x) for x in operands]
         if name in JUMPS | POLES:
             operands = self.beyond(node, operands, exact)
         if name in ADDING | COMPOSED:
@@ -234,6 +229,8 @@ class Evaluation(Freedoms):
             # Where the loss is NaN, kernels make all slopes of the sample NaN.
             lost = np.isnan(found[0])[:, None, None] & self.chosen(np.shape(found[1]))
             found = [found[0], np.where(lost, np.nan, found[1])]
+        if name == "max_pool" and is_float(node.inputs[0].spec.dtype):
+            found = self.pooled(node, operands[0], found)
         if name in ("softmax", "log_softmax"):
             found = self.scored_twice(node, operands[0], found)
         if node.op.multiple:

@@ -205,3 +205,42 @@ def test_casts_that_overflow_may_all_give_the_same_number() -> None:
     [[(_, bound), (value, exact)]] = expected([y, z], {x: given}, samples=40)
     assert bound == np.inf
     assert (value, exact) == (3, 0)
+
+
+def test_a_mask_may_choose_between_nan_and_zero() -> None:
+    """The gradient of a maximum is a share, by a cast comparison: XLA chooses by that."""
+    x, upstream, factor = K.placeholder((3,)), K.placeholder(()), K.placeholder((3,))
+    of_largest = K.gradients(K.max(x) * upstream, [x])[0]
+    leaves = {x: np.array([1.0, 3.0, 3.0]), upstream: np.nan, factor: np.array([0.0, 2.0, np.nan])}
+    products = [of_largest, factor * upstream, K.constant([0.0, 1.0, 2.0]) * factor]
+    masked, plain, constants = expected(products, leaves, samples=40)[0]
+    assert np.isnan(masked.value).all()
+    assert masked.bound.tolist()[0] == np.inf
+    assert (masked.bound[1:] < 1e-3).all()
+    assert (plain.bound < 1e-3).all()
+    assert (constants.bound < 1e-3).all()
+
+
+def test_where_the_maximum_of_a_window_with_nan_is_open() -> None:
+    """The second row of windows has NaN. Other windows are compared, also those with -inf."""
+    x, factor = K.placeholder((1, 4, 2, 1)), K.placeholder((1, 3, 1, 1))
+    y = K.pool2d(x, (2, 2), (1, 1), "valid")
+    given = np.array([[9.0, 1.0], [2.0, 3.0], [np.nan, 7.0], [5.0, 8.0]])
+    factors = np.array([1.0, 10.0, 100.0])
+    leaves = {x: given.reshape(1, 4, 2, 1), factor: factors.reshape(1, 3, 1, 1)}
+    [[(_, pooled), (value, slope)]] = expected(
+        [y, K.gradients(y * factor, [x])[0]], leaves, samples=40
+    )
+    assert (pooled[0, :, 0, 0] < 1e-3).tolist() == [True, False, False]
+    assert value[0, 0, :, 0].tolist() == [1, 0]
+    assert (slope[0, 0] < 1e-3).all()
+    assert (slope[0, 1] >= 10).all()
+    assert (slope[0, 2:] >= 100).all()
+
+
+def test_integers_that_a_float_compares_are_exact() -> None:
+    """The bound of rounding is that of a float: 3 is less than 3.0000001, or equal; 3 and 3 are."""
+    x = K.placeholder((2,), dtype="int32")
+    [[(value, bound)]] = expected([K.equal(x, x)], {x: np.array([3.0, 4.0])}, samples=40)
+    assert value.all()
+    assert (bound == 0).all()
