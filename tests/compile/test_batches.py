@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.program import clear_programs, statistics
+from backplane.compile.function import request_of
+from backplane.compile.program import clear_programs, prepared, statistics
+from backplane.core.graph import toposort
+from backplane.engines import kernels
 
 rng = np.random.default_rng(0)
 
@@ -108,3 +111,39 @@ def test_states_of_another_size_than_the_sequence():
         factor = np.prod(rows.sum(1))
         for found, value in zip(f([rows, begin]), (begin, np.ones_like(begin)), strict=True):
             np.testing.assert_allclose(found, value * factor, rtol=1e-4, atol=1e-6)
+
+
+def recurrence():
+    """The inputs of a recurrence with 8 units, its loss, and the gradients of its weights."""
+    x, y = K.placeholder((None, 5, 4)), K.placeholder((None, 8))
+    w, u = K.variable(floats(4, 8) / 4), K.variable(floats(8, 8) / 4)
+
+    def step(x, states):
+        h = K.tanh(K.dot(x, w) + K.dot(states[0], u))
+        return h, [h]
+
+    last = K.rnn(step, x, [K.zeros_like(y)])[0]
+    loss = K.sum(K.square(last - y))
+    return [x, y], [loss, *K.gradients(loss, [w, u])]
+
+
+def products_in_loops(f) -> int:
+    """The products in the steps of the loops of a function's program."""
+    function = f._function
+    request, _ = request_of(function.plan, (), function.first)
+    bodies = [t.params["body"] for t in prepared(request).order if "body" in t.params]
+    nodes = [node for body in bodies for node in toposort(body.outputs)]
+    return sum(t.op is not None and t.op.name.startswith("matmul") for t in nodes)
+
+
+def test_products_leave_loops_by_the_size_of_the_first_batch(monkeypatch):
+    """The limit lies between both sizes. What is fed later may be of any size."""
+    monkeypatch.setattr(kernels, "engines_limit", lambda engine, choice: 64.0)
+    graph = recurrence()
+    few, many = K.function(*graph), K.function(*graph)
+    data = {n: [floats(n, 5, 4), floats(n, 8)] for n in (2, 256)}
+    found = {n: few(data[n]) for n in (2, 256)}
+    for n in (256, 2):
+        for a, b in zip(many(data[n]), found[n], strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
+    assert products_in_loops(few) < products_in_loops(many)

@@ -62,11 +62,11 @@ def test_equals_the_dense_form(engine: Any, all_thin: None, shape: Any, dtype: s
     outputs = _programs(a, dtype)
     f = K.function([a], outputs)
     found = f([scipy_sparse.csr_matrix(DENSE)])
-    assert f._function.thin == {a}
+    assert f._function.first.thin == {a}
     with without("compressed_rows"):
         plain = K.function([a], outputs)
         want = plain([DENSE])
-        assert not plain._function.thin
+        assert not plain._function.first.thin
     _close(found, want, dtype)
     _close(f([DENSE]), want, dtype)
     _close(f([scipy_sparse.coo_matrix(DENSE)]), want, dtype)
@@ -102,7 +102,7 @@ def test_a_variable_that_changes(engine: Any, all_thin: None) -> None:
     K.set_value(a, 2 * DENSE)
     _close(f([ones]), [4 * want, 2 * want], "float64")
     grows = K.function([], [K.dot(a, w)], updates=[K.update_add(a, a)])
-    assert not grows._function.thin
+    assert not grows._function.first.thin
     _close(grows([]), [6 * want], "float64")
     _close(f([ones]), [12 * want, 4 * want], "float64")
 
@@ -182,7 +182,7 @@ def test_only_large_and_thin_matrices_are_taken() -> None:
         a = K.placeholder((None, None), sparse=True)
         f = K.function([a], [K.dot(a, K.ones((shape[1], 2)))])
         f([scipy_sparse.random(*shape, share, "csr", random_state=0)])
-        return bool(f._function.thin)
+        return bool(f._function.first.thin)
 
     assert taken((400, 300), 0.01)
     assert not taken((400, 300), 0.5)
@@ -237,4 +237,4 @@ def test_programs_that_the_library_compiles_whole(engine: Any, all_thin: None) -
     a = K.placeholder((6, 5), sparse=True)
     f = K.function([a], [K.dot(a, K.ones((5, 2)))], compile=True)
     np.testing.assert_allclose(f([CSR])[0], DENSE @ np.ones((5, 2)), rtol=1e-5)
-    assert not f._function.thin
+    assert not f._function.first.thin

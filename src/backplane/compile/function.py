@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Sequence, Set
 from contextlib import AbstractContextManager
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,17 @@ from backplane.ops import indexing
 from backplane.ops.shaping import squeeze
 
 
+class First(NamedTuple):
+    """What a function was fed in its first call, as far as its programs depend on that."""
+
+    thin: Set[Tensor] = frozenset()
+    """The sparse matrices that programs take in compressed rows."""
+    alike: Sequence[Placeholder] = ()
+    """The placeholders whose batches had one size. Programs expect that again."""
+    rows: int | None = None
+    """The size of the first batch. Programs are fast for such batches, and right for all."""
+
+
 class Function:
     """A plan and the calls that were compiled for it, each when it was first needed. `K.function`,
     `K.eval` and sessions make it.
@@ -33,11 +44,7 @@ class Function:
         self.plan = plan
         self._switches = [i for i, p in enumerate(plan.inputs) if p.is_phase()]
         """The inputs that are learning phases."""
-        self.thin: Set[Tensor] = frozenset()
-        """The sparse matrices that programs take in compressed rows, since the first call."""
-        self.alike: list[Placeholder] = []
-        """The placeholders that had one size when the function was first called. Its program
-        expects that."""
+        self.first = First()
         self._calls: dict[tuple[Any, ...], Call] = {}
         """By the values of the learning phases."""
         self._apart: dict[tuple[Any, ...], Call] = {}
@@ -110,8 +117,9 @@ class Function:
             return call(list(values))
         with self._compiling():
             if not self._calls:
-                self.thin = thin_in(plan, values)
-            call = self._calls[key] = self._straight(key, alike=self._are_alike(values))
+                self.first = self._first(values)
+            alike = bool(self.first.alike) and self._are_alike(values)
+            call = self._calls[key] = self._straight(key, alike)
             self.call = self.call or (self._by_switches() if self._switches else call)
             # Python's own error for keywords begins with this name.
             self.call.__qualname__ = f"K.function {plan.name!r}"
@@ -125,14 +133,18 @@ class Function:
         batches = self.plan.batches
         if len(batches) < 2 or self.plan.engine.mesh is not None:
             return False
-        shapes = [getattr(values[i], "shape", None) for i in batches]
-        sizes = {shape[0] if isinstance(shape, tuple) and shape else None for shape in shapes}
+        sizes = {_first_size(values[i]) for i in batches}
         return len(sizes) == 1 and None not in sizes
 
+    def _first(self, values: Sequence[Any]) -> First:
+        plan, alike = self.plan, self._are_alike(values)
+        batches = [plan.inputs[i] for i in plan.batches] if alike else []
+        rows = [_first_size(values[i]) for i in plan.batches[:1]]
+        return First(thin_in(plan, values), batches, *rows)
+
     def _straight(self, key: tuple[Any, ...], alike: bool) -> Call:
-        batches = [self.plan.inputs[i] for i in self.plan.batches] if alike else []
-        self.alike = self.alike or batches
-        variant = variant_of(self.plan, key, self.thin, batches)
+        first = self.first if alike else self.first._replace(alike=())
+        variant = variant_of(self.plan, key, first)
         apart = _other_sizes(self, key) if alike else None
         return straight(self.plan, variant, _slow(self), apart)
 
@@ -164,22 +176,17 @@ class Function:
         tensor. So it can be kept with the outputs, and is freed with them.
         """
         with self._compiling():
-            return straight(
-                self.plan, variant_of(self.plan, (), thin_in(self.plan, ())), _takes_nothing
-            )
+            first = First(thin_in(self.plan, ()))
+            return straight(self.plan, variant_of(self.plan, (), first), _takes_nothing)
 
     def _compiling(self) -> AbstractContextManager[None]:
         return shown(f"Compiling {self.plan.name!r} for {self.plan.engine.name}")
 
 
-def variant_of(
-    plan: Plan, switches: tuple[Any, ...], thin: Set[Tensor], alike: Sequence[Tensor] = ()
-) -> Variant:
-    """The program for values of the learning phases. It takes the matrices in `thin` in compressed
-    rows, and expects that the first axes of those in `alike` have one size.
-    """
-    request, parts = request_of(plan, switches, thin)
-    with assuming(alike):
+def variant_of(plan: Plan, switches: tuple[Any, ...], first: First) -> Variant:
+    """The program for values of the learning phases, and for feeds like the first one."""
+    request, parts = request_of(plan, switches, first)
+    with assuming(first.alike):
         program = compiled(request)
     if passes.applies("freeze", passes.Job(plan.engine)):
         program = program._replace(run=plan.engine.repeated(program.run))
@@ -188,20 +195,23 @@ def variant_of(
 
 
 def request_of(
-    plan: Plan, switches: tuple[Any, ...], thin: Set[Tensor]
+    plan: Plan, switches: tuple[Any, ...], first: First
 ) -> tuple[Request, dict[Tensor, Thin]]:
-    """What is to be compiled for values of the learning phases, and the parts of the matrices in
-    `thin`, which it takes in their place.
+    """What is to be compiled for values of the learning phases, and the parts of matrices in
+    compressed rows, which it takes in their place.
     """
     # Keys travel as one array, so a call converts once, however many random ops there are.
     packed = Placeholder(Spec((len(plan.keys), 4), "uint32"))
     rows: dict[Tensor, Tensor] = {k: _row(packed, i) for i, k in enumerate(plan.keys)}
     replace = {**plan.replaced(switches), **rows}
     fed = [*plan.fed, *([packed] if plan.keys else []), *plan.variables]
-    graph, fed, parts = in_rows(plan, thin, fed)
+    graph, fed, parts = in_rows(plan, first.thin, fed)
     place = {t: i for i, t in enumerate(fed)}
     state = {place[v]: i for i, v in enumerate(plan.updated) if v in place}
-    request = Request(plan.engine, fed, graph, len(plan.news), state, replace, options=plan.options)
+    request = Request(
+        plan.engine, fed, graph, len(plan.news), state, replace, options=plan.options,
+        rows=first.rows,
+    )  # fmt: skip
     return request, parts
 
 
@@ -217,6 +227,12 @@ def _joined(values: Sequence[Any]) -> list[Any]:
         listed = isinstance(value, list | tuple) and all(hasattr(x, "shape") for x in value)
         flat += value if listed else [value]
     return flat
+
+
+def _first_size(value: object) -> int | None:
+    """The size of the first axis, if what is fed has one."""
+    shape = getattr(value, "shape", None)
+    return shape[0] if isinstance(shape, tuple) and shape else None
 
 
 def _slow(function: Function) -> Call:

@@ -80,6 +80,8 @@ class Request(NamedTuple):
     tape."""
     options: tuple[tuple[str, Any], ...] = ()
     """Wishes that are passed on to the engine."""
+    rows: int | None = None
+    """The size of a usual batch, where it is known."""
 
 
 class Prepared(NamedTuple):
@@ -175,8 +177,9 @@ def prepared(request: Request) -> Prepared:
     in_place = news if news and engine.updates_in_place(options) else {}
     loops = not engine.has_kernels(options)
     job = passes.Job(
-        engine, request.replace, keep_stops=eager, loops=loops, state=in_place, news=news
-    )
+        engine, request.replace, keep_stops=eager, loops=loops, state=in_place, news=news,
+        rows=request.rows or passes.USUAL_ROWS,
+    )  # fmt: skip
     known, outputs = passes.optimized(request.outputs, job)
     # Libraries that build graphs of their own order them themselves. ONNX Runtime takes the results
     # the other way round.

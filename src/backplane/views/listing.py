@@ -23,13 +23,13 @@ MOST_COLUMNS = 60
 
 def source(function: Function, switches: Sequence[Any]) -> Text:
     """The text of a function's program, and of the loops and branches in it."""
-    with assuming(function.alike):
+    with assuming(function.first.alike):
         return _source(function, switches)
 
 
 def _source(function: Function, switches: Sequence[Any]) -> Text:
     engine = function.plan.engine
-    graph = prepared(request_of(function.plan, tuple(switches), function.thin)[0])
+    graph = prepared(request_of(function.plan, tuple(switches), function.first)[0])
     emitter = emitter_for(graph)
     emitter.emit()
     head = [f"# {function.plan.name}, emitted for the engine {engine.name}"]

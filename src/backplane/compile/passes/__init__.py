@@ -42,6 +42,10 @@ from backplane.ops.rectifiers import clipped_relu
 Outputs = Sequence[Tensor]
 
 
+USUAL_ROWS = 32
+"""The size of a batch of which nothing is known."""
+
+
 class Job(NamedTuple):
     """The purpose for which a graph is compiled."""
 
@@ -57,6 +61,8 @@ class Job(NamedTuple):
     the outputs."""
     news: Mapping[Tensor, int] = NOTHING
     """The same for all variables that the program replaces."""
+    rows: int = USUAL_ROWS
+    """As so many rows counts an unknown number of them."""
 
 
 class Pass(NamedTuple):
@@ -81,10 +87,6 @@ class Pass(NamedTuple):
     the order of the list."""
 
 
-USUAL_ROWS = 32
-"""An unknown number of rows counts as so many."""
-
-
 def _joining(outputs: Outputs, job: Job) -> Joining:
     """On a mesh, products in the steps of a gradient would be added up over the devices in each.
 
@@ -95,8 +97,8 @@ def _joining(outputs: Outputs, job: Job) -> Joining:
     engine = job.engine
     if engine.mesh is not None:
         return Joining(lambda rows: True, rows_first=True)
-    pays = partial(_few_rows, kernels.engines_limit(engine.name, "loops"))
-    sums = partial(_few_operands, kernels.engines_limit(engine.name, "sums"))
+    pays = partial(_few_rows, kernels.engines_limit(engine.name, "loops"), job.rows)
+    sums = partial(_few_operands, kernels.engines_limit(engine.name, "sums"), job.rows)
     predicts = not job.keep_stops and not any(_of_gradient(t) for t in toposort(outputs))
     stays = predicts and "fuses" in engine.capabilities
     return Joining(pays, before=(lambda rows: False) if stays else None, sums=sums)
@@ -118,19 +120,19 @@ def _of_gradient(t: Tensor) -> bool:
     return t.where is not None and t.where.gradient
 
 
-def _few_rows(limit: float, rows: int | None) -> bool:
+def _few_rows(limit: float, usual: int, rows: int | None) -> bool:
     """Whether one product for all steps of a loop is faster than one product per step. Where a
     compiler writes the loop, the rows of a step stay in the cache, and the stacks cost more.
     """
-    return (USUAL_ROWS if rows is None else rows) < limit
+    return (usual if rows is None else rows) < limit
 
 
-def _few_operands(limit: float, product: Tensor) -> bool:
+def _few_operands(limit: float, usual: int, product: Tensor) -> bool:
     """Whether xᵀ · y of all steps at once is faster than to add it up step by step. At once, all x
     and y are written to stacks and read again; step by step, the whole sum is in each step.
     """
     x, y = (t.spec.shape for t in product.inputs)
-    rows = x[0] or USUAL_ROWS
+    rows = usual if x[0] is None else x[0]
     return rows * (x[1] + y[1]) < limit * x[1] * y[1]
 
 
