@@ -87,7 +87,7 @@ _STACKED = Choice(
 )
 _SUMS = Choice(
     "elements that a step multiplies, for each element of the product",
-    "one product for all steps of a loop", "a product per step, added up", "above",
+    "one product for all steps of a loop", "a product per step, added up", "below",
 )  # fmt: skip
 
 CHOICES = {
@@ -121,7 +121,6 @@ CHOICES = {
     "jax.loops": _STACKED,
     "jax.sums": _SUMS,
     "tensorflow.loops": _STACKED,
-    "tensorflow.sums": _SUMS,
     "tensorflow.updates": Choice(
         "operations behind the new values of variables", "TensorFlow's kernels", "a kernel of XLA",
         "below", least=2**20,
@@ -133,7 +132,6 @@ CHOICES = {
     "cntk.loops": _STACKED,
     "cntk.sums": _SUMS,
     "mlx.loops": _STACKED,
-    "mlx.sums": _SUMS,
 }  # fmt: skip
 """All choices, by engine and name."""
 
