@@ -42,19 +42,23 @@ def cases() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("fuses", [False, True])
+@pytest.mark.parametrize(
+    ("fuses", "more"), [(False, ()), (True, ()), (False, ((0,), False)), (False, ((), True))]
+)
 @pytest.mark.parametrize(("name", "params"), cases())
 def test_instructions_compute_what_is_declared(
-    name: str, params: dict[str, bool], fuses: bool
+    name: str, params: dict[str, bool], fuses: bool, more: tuple[Any, ...]
 ) -> None:
     rng = np.random.default_rng(1)
     count, replaces = counts(name)
     numbers = [float(x) for x in rng.uniform(0.1, 0.9, count)]
+    numbers = [1.0 if more and i in more[0] else x for i, x in enumerate(numbers)]
     tensors = [*rng.uniform(0.5, 0.7, (replaces + 1, 5))]  # All divisors are positive.
     given = [K.constant(x, "float64") for x in (*numbers, *tensors)]
     wanted = [K.eval(t) for t in PRIMITIVES[name].decomposition(*given, **params)]  # type: ignore[misc]
-    rule = formula(name, tuple(params.items()), fuses)
+    rule = formula(name, tuple(params.items()), fuses, *more)
     gradient = tensors[-1].copy()
-    rule.run(AtOnce(), numbers, [*tensors, *[np.empty(5) for _ in range(rule.scratch)]])
+    scratch = [np.empty(5) for _ in range(rule.scratch)]
+    rule.run(AtOnce(), rule.known(numbers), [*tensors, *scratch])
     for got, want in zip(tensors, [*wanted, gradient], strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)

@@ -24,11 +24,11 @@ def done(later: Any) -> Any:
 def test_steps_write_over_their_own_arrays_only() -> None:
     given = [np.ones((300, 300), "float32") for _ in range(4)]
     numbers = [np.float32(x) for x in (0.1, 0.9, 0.99, 1e-3)]
-    first = done(updates.adam_update(*numbers, *given))
+    first = done(updates.TABLE["adam_update"].function(*numbers, *given))
     assert all((x == 1).all() for x in given)
     assert not any(np.shares_memory(x, y) for x in first for y in given)
     lent = ENGINE.lend(first[0])
-    second = done(updates.adam_update(*numbers, *first, given[3]))
+    second = done(updates.TABLE["adam_update"].function(*numbers, *first, given[3]))
     assert all(x is y for x, y in zip(first, second, strict=True))
     assert not np.shares_memory(lent, first[0])
     assert ENGINE.lend(given[0]) is given[0]
@@ -38,13 +38,14 @@ def test_steps_write_over_their_own_arrays_only() -> None:
 def test_a_step_over_several_blocks_and_orders_of_memory() -> None:
     shape = (3, updates.BLOCK // 2 + 1)
     p, m, g = rng.random(shape), rng.random(shape), rng.random(shape[::-1]).T
+    step = updates.TABLE["momentum_update"].function
     for nesterov in (False, True):
-        new_p, new_m = done(updates.momentum_update(0.9, -0.1, 0.5, p, m, g, nesterov=nesterov))
+        new_p, new_m = done(step(0.9, -0.1, 0.5, p, m, g, nesterov=nesterov))
         expected = 0.9 * m - 0.1 * g
         np.testing.assert_allclose(new_m, expected, rtol=1e-12, atol=1e-14)
         moved = p + 0.5 * expected - (0.1 * g if nesterov else 0)
         np.testing.assert_allclose(new_p, moved, rtol=1e-12, atol=1e-14)
-    (new_p,) = done(updates.gradient_update(-0.1, p, g))
+    (new_p,) = done(updates.TABLE["gradient_update"].function(-0.1, p, g))
     np.testing.assert_allclose(new_p, p - 0.1 * g, rtol=1e-12, atol=1e-14)
 
 

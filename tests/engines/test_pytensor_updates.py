@@ -17,15 +17,18 @@ from backplane.core.atomic import at_once
 from backplane.engines import kernels
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.arrays.fast import updates
+from backplane.engines.formulas import Formula, formula
 from backplane.engines.pytensor.fast import updates as loops
 
 SHAPES = [(37, 5), (11,), (0, 3), ()]
-FORMS: dict[str, tuple[Any, int, tuple[float, ...], dict[str, bool]]] = {
-    "gradient": (updates.gradient_update, 1, (-0.01,), {}),
-    "momentum": (updates.momentum_update, 2, (0.9, -0.01, 1.0), {"nesterov": False}),
-    "scaled momentum": (updates.momentum_update, 2, (0.9, 0.1, -0.01), {"nesterov": False}),
-    "nesterov": (updates.momentum_update, 2, (0.9, -0.01, 0.9), {"nesterov": True}),
-    "adam": (updates.adam_update, 3, (0.01, 0.9, 0.999, 1e-7), {}),
+FORMS: dict[str, tuple[str, int, tuple[float, ...], dict[str, bool]]] = {
+    "gradient": ("gradient_update", 1, (-0.01,), {}),
+    "momentum": ("momentum_update", 2, (0.9, -0.01, 1.0), {"nesterov": False}),
+    "scaled momentum": ("momentum_update", 2, (0.9, 0.1, -0.01), {"nesterov": False}),
+    "nesterov": ("momentum_update", 2, (0.9, -0.01, 0.9), {"nesterov": True}),
+    "adam": ("adam_update", 3, (0.01, 0.9, 0.999, 1e-7), {}),
+    "negative squares": ("adam_update", 3, (0.01, 0.9, 1.5, 1e-7), {}),
+    "adamax": ("adamax_update", 3, (0.01, 0.9, 0.999, 1e-7), {}),
 }
 
 
@@ -33,11 +36,11 @@ class Spy:
     """`loops.loop`, which notes what it is asked for."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.rules: list[Formula] = []
 
-    def __call__(self, name: str, dtype: str, elements: int) -> Any:
-        self.names.append(name)
-        return loops.loop(name, dtype, elements)
+    def __call__(self, rule: Formula, dtype: str, elements: int) -> Any:
+        self.rules.append(rule)
+        return loops.loop(rule, dtype, elements)
 
 
 @pytest.fixture
@@ -49,7 +52,8 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 def trained(form: str, dtype: str, **options: Any) -> list[np.ndarray]:
     """Parameters and states after three steps."""
-    function, kinds, numbers, params = FORMS[form]
+    name, kinds, numbers, params = FORMS[form]
+    function = {**updates.TABLE, **updates.LARGE}[name].function
     rng = np.random.default_rng(0)
     state = [rng.normal(size=shape).astype(dtype) for shape in SHAPES]
     state += [np.zeros(shape, dtype) for shape in SHAPES] * (kinds - 1)
@@ -68,7 +72,7 @@ def trained(form: str, dtype: str, **options: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loop_computes_what_blocks_do(loop: Spy, form: str, dtype: str) -> None:
     found = trained(form, dtype, loop=loop)
-    assert len(loop.names) == 2  # the first step copies, in NumPy
+    assert len(loop.rules) == 2  # the first step copies, in NumPy
     for a, b in zip(found, trained(form, dtype), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
@@ -88,32 +92,36 @@ def test_what_users_put_into_a_variable_is_not_written_to(loop: Spy) -> None:
         np.testing.assert_allclose(K.get_value(w), before + 0.5 - 0.25 * (before + 1))
 
 
-def test_a_negative_second_moment_is_left_to_numpy(loop: Spy) -> None:
+def test_the_root_of_a_negative_second_moment_is_zero(loop: Spy) -> None:
     v, one = np.full(3, -1e-3), np.ones(3)
     state: list[Any] = [one, one, v]
+    step = updates.TABLE["adam_update"].function
     for _ in range(2):
-        state, calls = updates.adam_update(0.01, 0.9, 1.0, 1e-7, *state, 0 * one, loop=loop)
+        state, calls = step(0.01, 0.9, 1.0, 1e-7, *state, 0 * one, loop=loop)
         at_once(calls)
-    assert not loop.names
-    assert np.isfinite(state[0]).all()
+    assert not any(rule.positive for rule in loop.rules)
+    np.testing.assert_allclose(state[0], 1 - 0.01 * (0.9 + 0.81) / 1e-7)
 
 
 def test_a_program_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(updates, "_whole", lambda loop, name, *_: asked.append((loop, name)))
+    asked: list[Formula] = []
+    monkeypatch.setattr(loops, "limit", lambda *_: 0)
+    monkeypatch.setattr(loops, "_compiled", lambda rule, dtype: asked.append(rule))
     with engines.use("theano"):
         w = K.variable(np.ones((4, 3)))
-        K.function([], [], [K.update(w, w - 0.1 * (w + 1.0))])([])
-    assert asked == [(loops.loop, "gradient")]
+        f = K.function([], [], [K.update(w, w - 0.1 * (w + 1.0))])
+        f([])
+        f([])
+    assert asked == [formula("gradient_update", (), ones=(), positive=False)]
 
 
 def test_nothing_is_compiled_where_users_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert loops._compiled.__wrapped__("adam", "float32") is None
+    assert loops._compiled.__wrapped__(formula("adam_update", ()), "float32") is None
 
 
 def test_few_elements_are_left_to_numpy() -> None:
-    assert loops.loop("adam", "float32", 1) is None
+    assert loops.loop(formula("adam_update", ()), "float32", 1) is None
 
 
 def test_a_step_of_adam_is_one_operation_in_place(monkeypatch: pytest.MonkeyPatch) -> None:

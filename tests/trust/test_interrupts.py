@@ -50,15 +50,14 @@ def test_an_allocation_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
     blocks = updates._blocks
 
-    def failing(*kinds: Any) -> Any:
-        yield next(blocks(*kinds))
+    def failing(*kinds: Any, scratch: int) -> Any:
+        yield next(blocks(*kinds, scratch=scratch))
         raise MemoryError
 
     with engines.use(name):
         model = Model(SIDE)
         with monkeypatch.context() as patched:
             patched.setattr(updates, "_blocks", failing)
-            patched.setattr(updates, "_whole", lambda *_: None)
             with pytest.raises(MemoryError):
                 model.step([model.x])
         assert set(model.steps()) == {0.0}

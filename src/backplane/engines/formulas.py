@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.primitive import Primitive
 from backplane.core.registry import PRIMITIVES
+from backplane.core.source import Source
 from backplane.core.spec import Spec
 from backplane.engines.table import Value
 
 STEPS = (
-    "adamw_update", "amsgrad_update", "nadam_update", "adamax_update", "adagrad_update",
-    "rmsprop_update", "rmsprop_momentum_update", "rmsprop_centered_update", "adadelta_update",
+    "gradient_update", "momentum_update", "adam_update", "adamw_update", "amsgrad_update",
+    "nadam_update", "adamax_update", "adagrad_update", "rmsprop_update", "rmsprop_momentum_update",
+    "rmsprop_centered_update", "adadelta_update",
 )  # fmt: skip
-"""The steps that engines compute so. Others have kernels of their own."""
+"""The steps that engines compute so, unless they have kernels of their own."""
 
 EITHER_ORDER = frozenset(["add", "mul", "maximum"])
 """Primitives whose operands may stand in either order."""
@@ -48,7 +50,7 @@ class Instructions(ABC):
 
     @abstractmethod
     def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
-        """Out = the primitive of that name of x and y, which may be a number."""
+        """Out = the primitive of that name of x and y. y may be a number, and out be x or y."""
 
     def copy(self, out: Value, x: Value) -> None:
         """Out = x."""
@@ -57,6 +59,18 @@ class Instructions(ABC):
     def added(self, quotient: bool, out: Value, x: Value, y: Value | None, factor: Value) -> None:
         """Out += factor · x · y, or factor · x / y. A `y` of None is 1."""
         raise NotImplementedError
+
+
+class Lines(Instructions):
+    """Instructions as lines of text, by forms over `{out}`, `{x}` and `{y}`."""
+
+    def __init__(self, source: Source, forms: Mapping[str, str]) -> None:
+        self.source = source
+        self.forms = forms
+
+    def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
+        """One line."""
+        self.source.line(self.forms[name].format(out=out, x=x, y=y))
 
 
 class _Plain(NamedTuple):
@@ -79,6 +93,10 @@ class _Added(NamedTuple):
     sign: int
 
 
+def _is_zero(t: Tensor) -> bool:
+    return isinstance(t, Constant) and t.value == 0
+
+
 class _Term(NamedTuple):
     """A term of a sum: a product or a quotient, times a number."""
 
@@ -91,15 +109,26 @@ class _Term(NamedTuple):
 class Formula:
     """The instructions of a step with these parameters, and how much memory they need besides.
 
-    If `fuses`, products and quotients are added by one instruction.
+    If `fuses`, products and quotients are added by one instruction. `ones` are the positions of
+    numbers that are 1: nothing is multiplied by them. If `positive`, no root is of a negative
+    number.
     """
 
-    def __init__(self, op: Primitive[Any], params: Mapping[str, bool], fuses: bool) -> None:
+    def __init__(
+        self,
+        op: Primitive[Any],
+        params: Mapping[str, bool],
+        fuses: bool,
+        ones: Sequence[int],
+        positive: bool,
+    ) -> None:
         assert op.step is not None
         assert op.decomposition is not None
         numbers, replaces = op.step
         self.fuses = fuses
-        self.numbers = [Placeholder(Spec((), "float64")) for _ in range(numbers)]
+        self.numbers: list[Tensor] = [Placeholder(Spec((), "float64")) for _ in range(numbers)]
+        self.ones = {self.numbers[i] for i in ones}
+        self.positive = positive
         tensors = [Placeholder(Spec((2,), "float64")) for _ in range(replaces + 1)]
         ends: list[Tensor] = op.decomposition(*self.numbers, *tensors, **params)
         self.place: dict[Tensor, int] = {t: i for i, t in enumerate(tensors)}
@@ -115,10 +144,13 @@ class Formula:
             elif t.ndim and t.op is not None and self.uses[t] > 1:
                 self.place[t] = self._computed(t)
         self.scalars = [t for t in order if not t.ndim and t not in self.numbers]
+        named = [i.factor if isinstance(i, _Added) else i.y for i in self.instructions]
+        self.read = list(dict.fromkeys([t for t in named if isinstance(t, Tensor)]))
+        """The scalars that instructions read."""
         self.scratch = self.count - len(tensors)
 
-    def run(self, do: Instructions, numbers: Sequence[Value], tensors: Sequence[Value]) -> None:
-        """Hand the instructions to an engine. `tensors`: variables, gradient, scratch."""
+    def known(self, numbers: Sequence[Value]) -> dict[Tensor, Value]:
+        """The scalars that instructions read, from the numbers that the step takes."""
         known: dict[Tensor, Value] = dict(zip(self.numbers, numbers, strict=True))
         for t in self.scalars:
             if isinstance(t, Constant):
@@ -126,7 +158,17 @@ class Formula:
             else:
                 assert t.op is not None
                 known[t] = SCALARS[t.op.name](*[known[x] for x in t.inputs])
+        return {t: known[t] for t in self.read}
 
+    def names(self) -> tuple[dict[Tensor, str], list[str]]:
+        """Names of the scalars that instructions read, and of all tensors, for texts."""
+        numbers = {t: f"n{i}" for i, t in enumerate(self.read)}
+        return numbers, [f"x{i}" for i in range(self.count)]
+
+    def run(
+        self, do: Instructions, known: Mapping[Tensor, Value], tensors: Sequence[Value]
+    ) -> None:
+        """Hand the instructions to an engine. `tensors`: variables, gradient, scratch."""
         for i in self.instructions:
             if isinstance(i, _Added):
                 y = None if i.y is None else tensors[i.y]
@@ -165,7 +207,7 @@ class Formula:
     def _into(self, t: Tensor, out: int) -> None:
         """Compute `t`, in place of what is there."""
         assert t.op is not None
-        name, (x, *more) = t.op.name, t.inputs
+        name, (x, *more) = t.op.name, map(self._shortened, t.inputs)
         y = more[0] if more else None
         if y is not None and not x.ndim:
             x, y = y, x
@@ -176,10 +218,26 @@ class Formula:
             x, y = y, x
         if self.fuses and name in ("add", "sub") and self._fused(name, out, x, y):
             return
+        if not self.fuses and self.place.get(x, out) != out and y not in self.place:
+            self._into(y, out)
+            pair = self.place[x], out
+            pair = pair[::-1] if name in EITHER_ORDER else pair
+            self.instructions.append(_Plain(name, out, *pair))
+            return
         other = self._computed(y)
         assert other != out, "an old value is read after it has been overwritten"
         self._plain(name, out, x, other)
         self._done(y, other)
+
+    def _shortened(self, t: Tensor) -> Tensor:
+        """`t` without a product with 1, or a maximum with 0 that changes nothing."""
+        if t.op is None or t in self.place or len(t.inputs) < 2:
+            return t
+        x, y = t.inputs
+        if t.op.name == "maximum" and self.positive and _is_zero(y):
+            return x
+        number = x.inputs[0] if x.op is not None and x.op.name == "cast" else x
+        return y if t.op.name == "mul" and number in self.ones else t
 
     def _plain(self, name: str, out: int, x: Tensor, y: int | Tensor | None) -> None:
         if x in self.place:
@@ -232,6 +290,12 @@ class Formula:
 
 
 @cache
-def formula(name: str, params: tuple[tuple[str, bool], ...], fuses: bool) -> Formula:
+def formula(
+    name: str,
+    params: tuple[tuple[str, bool], ...],
+    fuses: bool = False,
+    ones: tuple[int, ...] = (),
+    positive: bool = False,
+) -> Formula:
     """The instructions of a step."""
-    return Formula(PRIMITIVES[name], dict(params), fuses)
+    return Formula(PRIMITIVES[name], dict(params), fuses, ones, positive)

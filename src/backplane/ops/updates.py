@@ -123,9 +123,10 @@ def momentum_update(
     """Descent with momentum, m' = momentum · m + gain · g and p' = p + step · m', to which
     `nesterov` adds gain · g: [*p', *m'].
     """
-    m = add(_times(momentum, m), _times(gain, g))
+    gained = _times(gain, g)
+    m = add(_times(momentum, m), gained)
     moved = add(p, _times(step, m))
-    return (add(moved, _times(gain, g)) if nesterov else moved), m
+    return (add(moved, gained) if nesterov else moved), m
 
 
 @optimizer_step(replaces=3)
@@ -137,7 +138,7 @@ def adam_update(
     p' = p − rate · m' / (√max(v', 0) + epsilon): [*p', *m', *v'].
     """
     m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
-    return sub(p, div(_times(rate, m), _plus(_root(v), epsilon))), m, v
+    return sub(p, _times(rate, div(m, _plus(_root(v), epsilon)))), m, v
 
 
 @optimizer_step(replaces=3)

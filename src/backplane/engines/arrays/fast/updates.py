@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
+from backplane.core.source import Source
 from backplane.core.spec import Spec
 from backplane.engines.arrays.indexing import checked_rows
-from backplane.engines.formulas import STEPS, Instructions, counts, formula
+from backplane.engines.formulas import STEPS, Formula, Lines, counts, formula
 from backplane.engines.ownership import Ownership
 from backplane.engines.table import Table, Value
 
@@ -35,9 +36,10 @@ Calls = list[tuple[Any, ...]]
 Later = tuple[list[Value], Calls]
 """Arrays, and the calls after which they hold the results."""
 
-Loop = Callable[[str, str, int], Callable[..., None] | None]
-"""Gives an engine's own loop for a step, by its name, its dtype and the number of parameters, or
-None: a function of numbers and flat arrays, those that it writes to first, the gradient last."""
+Loop = Callable[[Formula, str, int], Callable[..., None] | None]
+"""Gives an engine's own loop for a step, by its formula, its dtype and the number of parameters, or
+None: a function of all scalars and of flat arrays, those that it writes to first, the gradient
+last."""
 
 
 class Known:
@@ -110,38 +112,19 @@ def split(arrays: Arrays, kinds: int) -> list[Arrays]:
     return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
 
 
-def _is_small(name: str, numbers: int, kinds: int) -> Callable[..., bool]:
-    """Whether the chain of operations is faster than the step, which has so many numbers before
-    its arrays, and so many arrays for each variable.
-    """
-
-    def small(specs: Sequence[Spec], **params: bool) -> bool:
-        variables = specs[numbers : numbers + (len(specs) - numbers) // kinds]
-        total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
-        return total < LEAST[name] * len(variables)
-
-    return small
+def _is_small(name: str, specs: Sequence[Spec], **params: bool) -> bool:
+    """Whether the chain of operations is faster than the step."""
+    numbers, replaces = counts(name)
+    variables = specs[numbers : numbers + (len(specs) - numbers) // (replaces + 1)]
+    total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
+    return total < LEAST[name] * len(variables)
 
 
-def _no_loop(name: str, dtype: str, elements: int) -> None:
+def _no_loop(rule: Formula, dtype: str, elements: int) -> None:
     return None
 
 
-def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | None:
-    """The calls of the engine's loop, if there is one: it begins with the second step, whose arrays
-    are a step's own. What runs once is not worth it.
-    """
-    ps, written = kinds[0], [x for arrays in kinds[:-1] for x in arrays]
-    if not all(x in _own for x in written):
-        return None
-    function = loop(name, ps[0].dtype.name, sum([p.size for p in ps]))
-    if function is None:
-        return None
-    scalars = [x[()] for x in numbers]
-    return [(function, *scalars, *[x.ravel() for x in row]) for row in zip(*kinds, strict=True)]
-
-
-def _blocks(*kinds: Arrays, scratch: int = 1) -> Iterator[tuple[Value, ...]]:
+def _blocks(*kinds: Arrays, scratch: int) -> Iterator[tuple[Value, ...]]:
     """For each parameter and each block of it, its parts and so many of scratch."""
     largest = max([x.size for x in kinds[0]])
     more = [np.empty(min(BLOCK, largest), kinds[0][0].dtype) for _ in range(scratch)]
@@ -154,20 +137,6 @@ def _blocks(*kinds: Arrays, scratch: int = 1) -> Iterator[tuple[Value, ...]]:
         for i in range(0, size, BLOCK):
             part = min(BLOCK, size - i)
             yield (*[x[i : i + BLOCK] for x in rows], *[x[:part] for x in more])
-
-
-@TABLE.add("gradient_update", unless=_is_small("gradient_update", 1, 2))
-def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Later:
-    """The step `p += factor · g`."""
-    ps, gs = split(arrays, 2)
-    a = np.asarray(factor, ps[0].dtype)
-    calls = _whole(loop, "gradient", [a], ps, gs)
-    ps = _owned(ps)
-    if calls is None:
-        calls = []
-        for p, g, s in _blocks(ps, gs):
-            calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
-    return ps, calls
 
 
 @TABLE.add("rows_update")
@@ -194,120 +163,68 @@ def rows_write(*arrays: Value, loop: Loop = _no_loop) -> Later:
     return tables, [(x.__setitem__, indices, rows) for x, rows, indices in given]
 
 
-@TABLE.add("momentum_update", unless=_is_small("momentum_update", 3, 3))
-def momentum_update(
-    momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop
-) -> Later:
-    """The steps `m = momentum · m + gain · g` and `p += step · m`."""
-    ps, ms, gs = split(arrays, 3)
-    numbers = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
-    calls = _whole(loop, "nesterov" if nesterov else "momentum", numbers, ps, ms, gs)
-    ps, ms = _owned(ps), _owned(ms)
-    if calls is None:
-        calls = _momentum_in_blocks(numbers, ps, ms, gs, nesterov)
-    return [*ps, *ms], calls
-
-
-def _momentum_in_blocks(
-    numbers: Arrays, ps: Arrays, ms: Arrays, gs: Arrays, nesterov: bool
-) -> Calls:
-    decay, a, b = numbers
-    calls: Calls = []
-    for p, m, g, s in _blocks(ps, ms, gs):
-        calls += [(np.multiply, m, decay, m), (np.multiply, g, a, s), (np.add, m, s, m)]
-        if nesterov:
-            calls.append((np.add, p, s, p))
-        if b == 1:
-            calls.append((np.add, p, m, p))
-        else:
-            calls += [(np.multiply, m, b, s), (np.add, p, s, p)]
-    return calls
-
-
-@TABLE.add("adam_update", unless=_is_small("adam_update", 4, 4))
-def adam_update(
-    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value, loop: Loop = _no_loop
-) -> Later:
-    """The steps `m = beta1 · m + (1 − beta1) · g`, `v = beta2 · v + (1 − beta2) · g²` and `p −=
-    rate · m / (√v + ε)`.
-
-    The root of a negative number is 0 in K. With beta2 between 0 and 1, a step makes no negative
-    numbers.
-    """
-    ps, ms, vs, gs = split(arrays, 4)
-    usual = 0 <= beta2 <= 1 and all(v in _squares or bool((v >= 0).all()) for v in vs)
-    numbers = [
-        np.asarray(x, ps[0].dtype) for x in (rate, beta1, 1 - beta1, beta2, 1 - beta2, epsilon)
-    ]
-    calls = _whole(loop, "adam", numbers, ps, ms, vs, gs) if usual else None
-    ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
-    for v in vs:
-        if usual:
-            _squares.add(v)
-        else:
-            _squares.discard(v)
-    if calls is None:
-        calls = _adam_in_blocks(numbers, ps, ms, vs, gs, usual)
-    return [*ps, *ms, *vs], calls
-
-
-def _adam_in_blocks(
-    numbers: Arrays, ps: Arrays, ms: Arrays, vs: Arrays, gs: Arrays, usual: bool
-) -> Calls:
-    a, b1, c1, b2, c2, e = numbers
-    zero = np.zeros((), ps[0].dtype)
-    calls: Calls = []
-    for p, m, v, g, s in _blocks(ps, ms, vs, gs):
-        calls += [
-            (np.multiply, m, b1, m), (np.multiply, g, c1, s), (np.add, m, s, m),
-            (np.multiply, v, b2, v), (np.multiply, g, g, s), (np.multiply, s, c2, s),
-            (np.add, v, s, v),
-        ]  # fmt: skip
-        if not usual:
-            calls.append((partial(np.maximum, v, zero, out=s),))
-        calls.append((np.sqrt, v if usual else s, s))
-        calls += [
-            (np.add, s, e, s), (np.divide, m, s, s), (np.multiply, s, a, s), (np.subtract, p, s, p)
-        ]  # fmt: skip
-    return calls
-
-
 # --- formulas -------------------------------------------------------------------------------------
 
-
-class _Blockwise(Instructions):
-    """Instructions for blocks of arrays, as calls."""
-
-    def __init__(self, dtype: Any) -> None:
-        self.calls: Calls = []
-        self.dtype = dtype
-
-    def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
-        others = [] if y is None else [np.asarray(y, self.dtype)]
-        function = UFUNCS[name]
-        if function is np.maximum:  # NumPy wants its place for the result by name.
-            self.calls.append((partial(function, out=out), x, *others))
-        else:
-            self.calls.append((function, x, *others, out))
-
-
-UFUNCS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum,
-    "sqrt": np.sqrt, "abs": np.abs,
+FORMS = {
+    "add": "add, {x}, {y}, {out}", "sub": "subtract, {x}, {y}, {out}",
+    "mul": "multiply, {x}, {y}, {out}", "div": "divide, {x}, {y}, {out}",
+    "sqrt": "sqrt, {x}, {out}", "abs": "absolute, {x}, {out}",
+    # NumPy wants its place for the result by name.
+    "maximum": "partial(maximum, out={out}), {x}, {y}",
 }  # fmt: skip
+"""Instructions as calls of NumPy."""
+
+
+@cache
+def _in_blocks(rule: Formula) -> Callable[..., Calls]:
+    """The function that makes the calls of a step, from blocks and numbers. It is written as text:
+    to go through the instructions for each block takes as long as a tenth of the calls.
+    """
+    source = Source("optimizer step", partial=partial)
+    for function in (np.add, np.subtract, np.multiply, np.divide, np.sqrt, np.abs, np.maximum):
+        source.define(function, function.__name__)
+    calls = {name: f"made.append(({form}))" for name, form in FORMS.items()}
+    numbers, places = rule.names()
+    with source.block(f"def calls(blocks, {', '.join(numbers.values())}):"):
+        source.line("made = []")
+        with source.block(f"for {', '.join(places)} in blocks:"):
+            rule.run(Lines(source, calls), numbers, places)
+        source.line("return made")
+    return source.function("calls")
+
+
+def _is_square(x: Value) -> bool:
+    return x in _squares or bool((x >= 0).all())
 
 
 def _by_formula(name: str) -> Callable[..., Later]:
+    """The lowering of a step. With beta2 between 0 and 1, one of Adam makes no negative squares, of
+    which K's root would be 0.
+    """
+
     def update(*operands: Value, loop: Loop = _no_loop, **params: bool) -> Later:
         count, replaces = counts(name)
-        rule = formula(name, tuple(params.items()), False)
-        numbers = operands[:count]
+        numbers = [float(x) for x in operands[:count]]
         *kinds, gs = split(operands[count:], replaces + 1)
+        adam = name == "adam_update"
+        usual = adam and 0 <= numbers[2] <= 1 and all(map(_is_square, kinds[2]))
+        ones = tuple([i for i, x in enumerate(numbers) if x == 1])
+        rule = formula(name, tuple(params.items()), ones=ones, positive=usual)
+        dtype, elements = kinds[0][0].dtype, sum([p.size for p in kinds[0]])
+        scalars = [np.asarray(x, dtype) for x in rule.known(numbers).values()]
+        # A loop begins with the second step, whose arrays are a step's own: once is not worth it.
+        whole = all(x in _own for arrays in kinds for x in arrays)
+        function = loop(rule, dtype.name, elements) if whole else None
         own = [_owned(arrays) for arrays in kinds]
-        do = _Blockwise(own[0][0].dtype)
-        for block in _blocks(*own, gs, scratch=rule.scratch):
-            rule.run(do, numbers, block)
-        return [x for arrays in own for x in arrays], do.calls
+        for v in own[2] if adam else ():
+            (_squares.add if usual else _squares.discard)(v)
+        news = [x for arrays in own for x in arrays]
+        if function is None:
+            blocks = _blocks(*own, gs, scratch=rule.scratch)
+            return news, _in_blocks(rule)(blocks, *scalars)
+        given = [x[()] for x in scalars]
+        rows = zip(*own, gs, strict=True)
+        return news, [(function, *given, *[x.ravel() for x in row]) for row in rows]
 
     return update
 
@@ -317,4 +234,7 @@ LARGE = Table()
 operations take 0.3 to 0.5 of the time for small parameters, and as long for large ones."""
 
 for _name in STEPS:
-    LARGE.add(_name)(_by_formula(_name))
+    if _name in LEAST:
+        TABLE.add(_name, unless=partial(_is_small, _name))(_by_formula(_name))
+    else:
+        LARGE.add(_name)(_by_formula(_name))

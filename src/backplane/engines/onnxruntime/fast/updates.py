@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.fast import updates
-from backplane.engines.formulas import STEPS, counts
+from backplane.engines.formulas import counts
 from backplane.engines.onnxruntime.builder import Symbol
 from backplane.engines.programs import Program
 from backplane.engines.table import Table, Value
@@ -51,47 +50,36 @@ class Step(NamedTuple):
     """The inputs of the function."""
 
 
-def _add(name: str, taken: Callable[[], tuple[int, Fraction]], *, by_rows: bool = False) -> None:
-    """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors,
-    of which the first are variables: a share of them, or one if that is 0. `by_rows`: these are
-    tables, of which some rows are written.
-    """
-    functions = {**updates.TABLE, **updates.LARGE}
-
-    def written(tensors: Sequence[T]) -> int:
-        """The number of tensors that are variables."""
-        return int(len(tensors) * taken()[1]) or 1
-
-    def is_small(specs: Sequence[Spec], **params: bool) -> bool:
-        tensors = specs[taken()[0] :]
-        variables = tensors[: written(tensors)]
-        if by_rows and max((spec.shape[0] or 0) for spec in variables) >= ROWS:
-            return False
-        total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
-        return total < LARGE or total < MEAN * len(variables)
-
-    def lower(*operands: Symbol, **params: bool) -> tuple[list[Symbol], list[Step]]:
-        """The step, which is done when the session has run."""
-        tensors = operands[taken()[0] :]
-        news = [Symbol("", x.dtype, x.shape) for x in tensors[: written(tensors)]]
-        return news, [Step(news, partial(functions[name].function, **params), operands)]
-
-    TABLE.add(name, unless=is_small)(lower)
+FUNCTIONS = {**updates.TABLE, **updates.LARGE}
 
 
-def _of_declaration(name: str) -> tuple[int, Fraction]:
-    """The operands of the step, when a program has it: engines load before declarations."""
+def _variables(name: str, operands: Sequence[T]) -> Sequence[T]:
+    """Those operands of a step that it replaces."""
+    if name == "rows_update":
+        return operands[1:2]
+    if name == "rows_write":
+        return operands[: len(operands) // 3]
     numbers, replaces = counts(name)
-    return numbers, Fraction(replaces, replaces + 1)
+    count = (len(operands) - numbers) // (replaces + 1)
+    return operands[numbers : numbers + replaces * count]
 
 
-_add("rows_update", lambda: (1, Fraction(0)), by_rows=True)
-_add("rows_write", lambda: (0, Fraction(1, 3)), by_rows=True)
-_add("gradient_update", lambda: (1, Fraction(1, 2)))
-_add("momentum_update", lambda: (3, Fraction(2, 3)))
-_add("adam_update", lambda: (4, Fraction(3, 4)))
-for _name in STEPS:
-    _add(_name, partial(_of_declaration, _name))
+def _is_small(name: str, specs: Sequence[Spec], **params: bool) -> bool:
+    variables = _variables(name, specs)
+    if name.startswith("rows_") and max((spec.shape[0] or 0) for spec in variables) >= ROWS:
+        return False
+    total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
+    return total < LARGE or total < MEAN * len(variables)
+
+
+def _later(name: str, *operands: Symbol, **params: bool) -> tuple[list[Symbol], list[Step]]:
+    """The lowering of a step, which is done when the session has run."""
+    news = [Symbol("", x.dtype, x.shape) for x in _variables(name, operands)]
+    return news, [Step(news, partial(FUNCTIONS[name].function, **params), operands)]
+
+
+for _name in FUNCTIONS:
+    TABLE.add(_name, unless=partial(_is_small, _name))(partial(_later, _name))
 
 
 class Placed(NamedTuple):

@@ -11,62 +11,48 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+from backplane.core.source import Source
+from backplane.engines.formulas import Formula, Lines
 from backplane.engines.kernels import limit
-from backplane.engines.table import Value
+
+FORMS = {
+    "add": "{x} + {y}", "sub": "{x} - {y}", "mul": "{x} * {y}", "div": "{x} / {y}",
+    "sqrt": "sqrt({x})", "abs": "abs({x})", "maximum": "{y} if {x} < {y} else {x}",
+}  # fmt: skip
 
 
-def _gradient(a: Value, p: Value, g: Value) -> None:
-    for i in range(p.size):
-        p[i] += g[i] * a
+def _written(rule: Formula) -> Callable[..., None]:
+    """The loop in Python, over the numbers and the arrays of a step."""
+    source = Source("optimizer step", sqrt=math.sqrt)
+    numbers, elements = rule.names()
+    arrays = [f"a{i}" for i in range(rule.count - rule.scratch)]
+    forms = {name: f"{{out}} = {form}" for name, form in FORMS.items()}
+    with (
+        source.block(f"def step({', '.join([*numbers.values(), *arrays])}):"),
+        source.block("for i in range(a0.size):"),
+    ):
+        for a, x in zip(arrays, elements, strict=False):
+            source.line(f"{x} = {a}[i]")
+        rule.run(Lines(source, forms), numbers, elements)
+        for a, x in zip(arrays[:-1], elements, strict=False):
+            source.line(f"{a}[i] = {x}")
+    return source.function("step")
 
 
-def _momentum(decay: Value, a: Value, b: Value, p: Value, m: Value, g: Value) -> None:
-    for i in range(p.size):
-        m[i] = m[i] * decay + g[i] * a
-        p[i] += m[i] * b
-
-
-def _nesterov(decay: Value, a: Value, b: Value, p: Value, m: Value, g: Value) -> None:
-    for i in range(p.size):
-        s = g[i] * a
-        m[i] = m[i] * decay + s
-        p[i] = (p[i] + s) + m[i] * b
-
-
-def _adam(
-    a: Value, b1: Value, c1: Value, b2: Value, c2: Value, e: Value,
-    p: Value, m: Value, v: Value, g: Value,
-) -> None:  # fmt: skip
-    for i in range(p.size):
-        m[i] = m[i] * b1 + g[i] * c1
-        v[i] = v[i] * b2 + g[i] * g[i] * c2
-        p[i] -= m[i] / (math.sqrt(v[i]) + e) * a
-
-
-_LOOPS: dict[str, tuple[Callable[..., None], int, int]] = {
-    "gradient": (_gradient, 1, 1),
-    "momentum": (_momentum, 3, 2),
-    "nesterov": (_nesterov, 3, 2),
-    "adam": (_adam, 6, 3),
-}
-"""Name → a loop, how many numbers it takes, and how many arrays it writes to."""
-
-
-def loop(name: str, dtype: str, elements: int) -> Callable[..., None] | None:
+def loop(rule: Formula, dtype: str, elements: int) -> Callable[..., None] | None:
     """A compiled loop over numbers and flat arrays; None for few elements, or without Numba."""
-    return None if elements < limit("theano.updates", dtype) else _compiled(name, dtype)
+    return None if elements < limit("theano.updates", dtype) else _compiled(rule, dtype)
 
 
 @cache
-def _compiled(name: str, dtype: str) -> Callable[..., None] | None:
+def _compiled(rule: Formula, dtype: str) -> Callable[..., None] | None:
     """The loop, compiled for these types now: a call compiles nothing and cannot fail halfway."""
     import numba
 
     if numba.config.DISABLE_JIT:
         return None
-    function, numbers, arrays = _LOOPS[name]
     number = getattr(numba.types, dtype)
     written, read = [numba.types.Array(number, 1, "C", readonly=only) for only in (False, True)]
-    signature = numba.types.void(*[number] * numbers, *[written] * arrays, read)
+    types = [number] * len(rule.read) + [written] * (rule.count - rule.scratch - 1) + [read]
     # NumPy's rules for division: an exception for a zero would keep the loop from being vectorized.
-    return numba.njit(signature, error_model="numpy")(function)
+    return numba.njit(numba.types.void(*types), error_model="numpy")(_written(rule))

@@ -206,7 +206,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
         usual = usual and ps[0].dtype != torch.float64
     # The kernel's root of a negative number is NaN. What a step has made is none.
     if not usual or any(not hasattr(v, _OWN) and bool((v < 0).any()) for v in vs):
-        return _written_out(a, b1, b2, e, ps, ms, vs, gs)
+        return _adam_by_formula(rate, beta1, beta2, epsilon, *tensors)
     ps = _owned(ps, gs)
     ms, vs = _states(ms, ps), _states(vs, ps)
     gs = _in_order_of(ps, gs)
@@ -217,17 +217,6 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
         amsgrad=False, maximize=False,
     )  # fmt: skip
     return [*ps, *ms, *vs], [(kernel, ps, gs, ms, vs, [], steps)]
-
-
-def _written_out(
-    a: Any, b1: float, b2: float, e: float, ps: Tensors, ms: Tensors, vs: Tensors, gs: Tensors
-) -> Later:
-    """Adam in plain operations."""
-    ms = [b1 * m + (1 - b1) * g for m, g in zip(ms, gs, strict=True)]
-    vs = [b2 * v + (1 - b2) * g * g for v, g in zip(vs, gs, strict=True)]
-    triples = zip(ps, ms, vs, strict=True)
-    ps = [p - a * m / (v.clamp(min=0).sqrt() + e) for p, m, v in triples]
-    return [*ps, *ms, *vs], []
 
 
 # --- formulas -------------------------------------------------------------------------------------
@@ -243,14 +232,17 @@ class _Listwise(Instructions):
         self.calls.append((torch._foreach_copy_, out, x))
 
     def plain(self, name: str, out: Tensors, x: Tensors, y: Any) -> None:
-        if out is not x:
+        if out is y:  # x − y as −y + x, and x / y as 1 / y · x.
+            name, inverse = {"sub": ("add", "neg"), "div": ("mul", "reciprocal")}[name]
+            self.calls.append((getattr(torch, f"_foreach_{inverse}_"), out))
+            y = x
+        elif out is not x:
             self.copy(out, x)
         if name == "maximum" and y == 0:
             self.calls.append((torch._foreach_clamp_min_, out, 0))
         else:
-            self.calls.append(
-                (getattr(torch, f"_foreach_{name}_"), out, *([] if y is None else [y]))
-            )
+            operands = [] if y is None else [y]
+            self.calls.append((getattr(torch, f"_foreach_{name}_"), out, *operands))
 
     def added(self, quotient: bool, out: Tensors, x: Tensors, y: Any, factor: Any) -> None:
         if y is None:
@@ -272,11 +264,13 @@ def _by_formula(name: str) -> Callable[..., Later]:
         own = [ps, *[_states(xs, ps) for xs in states]]
         scratch = [[torch.empty_like(p) for p in ps] for _ in range(rule.scratch)]
         do = _Listwise()
-        rule.run(do, numbers, [*own, _in_order_of(ps, gs), *scratch])
+        rule.run(do, rule.known(numbers), [*own, _in_order_of(ps, gs), *scratch])
         return [x for xs in own for x in xs], do.calls
 
     return update
 
 
 for _name in STEPS:
-    TABLE.add(_name)(_by_formula(_name))
+    if _name not in TABLE:
+        TABLE.add(_name)(_by_formula(_name))
+_adam_by_formula = _by_formula("adam_update")
