@@ -17,6 +17,7 @@ import inspect
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -121,18 +122,23 @@ def page(facts: dict[str, Any], record: Record) -> str:
     return "\n".join([HEADER, *documented, ADDITIONS, *table(additions())]) + "\n"
 
 
-def data(facts: dict[str, Any], record: Record) -> dict[str, Any]:
-    """What `backplane explain` reads: the documents and the confirmed aspects of each function."""
+def data(facts: dict[str, Any], record: Record) -> str:
+    """What `backplane explain` reads, with a line for each function: its documents, the aspects
+    that are confirmed on most engines, and those of the other engines.
+    """
     tested = {engine for engines in record.values() for engine in engines}
-    return {
-        entry["name"]: {
-            "documents": entry.get("documents", []),
-            "engines": {
-                e: _words(cell(entry["name"], e, record, facts)) for e in ENGINES if e in tested
-            },
-        }
-        for entry in (*facts["functions"], *additions())
-    }
+    engines = [engine for engine in ENGINES if engine in tested]
+    lines = []
+    for entry in (*facts["functions"], *additions()):
+        seen = {e: _words(cell(entry["name"], e, record, facts)) for e in engines}
+        ((usual, _),) = Counter(seen.values()).most_common(1)
+        but = {e: words for e, words in seen.items() if words != usual}
+        row = {"documents": entry.get("documents", []), "confirmed": usual}
+        lines.append(
+            f"  {json.dumps(entry['name'])}: {json.dumps(row | ({'but': but} if but else {}))}"
+        )
+    listed = ",\n".join(lines)
+    return f'{{\n "engines": {json.dumps(engines)},\n "functions": {{\n{listed}\n }}\n}}\n'
 
 
 def _words(signs: str) -> str:
@@ -150,7 +156,7 @@ def main(arguments: list[str]) -> int:
     record = merged(paths)
     text = page(facts, record)
     PAGE.write_text(text, encoding="utf-8")
-    DATA.write_text(json.dumps(data(facts, record), indent=1) + "\n", encoding="utf-8")
+    DATA.write_text(data(facts, record), encoding="utf-8")
     gaps = [line.split("(")[0].lstrip("| `") for line in text.splitlines()[1:] if GAP in line]
     listed = {e["name"] for e in (*facts["functions"], *additions())}
     gaps = [name for name in gaps if name in listed]
