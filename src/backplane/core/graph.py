@@ -15,6 +15,7 @@ import numpy as np
 from backplane.core.context import assigned, scoped_name, user_line
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
+from backplane.core.tensor import OUTPUT
 from backplane.core.tensor import Tensor as Tensor
 
 drawing = RLock()
@@ -282,9 +283,13 @@ def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -
     return Tensor(node.op, inputs, node.params, spec, node.where, node._name)
 
 
+Results = Mapping[int, Tensor]
+"""What takes the place of results of a node that has several, by their numbers."""
+
+
 def rewrite(
     outputs: Sequence[Tensor],
-    rule: Callable[[Tensor, tuple[Tensor, ...]], Tensor | None],
+    rule: Callable[[Tensor, tuple[Tensor, ...]], Tensor | Results | None],
     *,
     replace: Mapping[Tensor, Tensor] | None = None,
     keep_specs: bool = False,
@@ -292,18 +297,26 @@ def rewrite(
     """Build `outputs` again from the leaves on, sharing the parts that stay the same.
 
     `rule(node, inputs)` gets each node with its new operands. It returns what takes the place of
-    the node, or None for the same primitive on these operands. Tensors in `replace` are replaced
-    first, and the walk does not visit what they were computed from. With `keep_specs` specs are not
-    inferred again.
+    the node, or of its results if there are several, or None for the same primitive on these
+    operands. Tensors in `replace` are replaced first, and the walk does not visit what they were
+    computed from. With `keep_specs` specs are not inferred again.
     """
     new: dict[Tensor, Tensor] = dict(replace or {})
+    several: dict[Tensor, Results] = {}
     for node in toposort(outputs, stop=new):
-        if node not in new:
-            inputs = tuple([new[t] for t in node.inputs])
+        if node in new:
+            continue
+        inputs = tuple([new[t] for t in node.inputs])
+        result: Tensor | Results | None = None
+        if several and node.op is OUTPUT and node.inputs[0] in several:
+            result = several[node.inputs[0]].get(node.params["index"])
+        if result is None:
             result = rule(node, inputs)
-            if result is None:
-                result = node if inputs == node.inputs else rebuild(node, inputs, keep_specs)
-            new[node] = result
+        if not isinstance(result, Tensor):
+            if result is not None:
+                several[node] = result
+            result = node if inputs == node.inputs else rebuild(node, inputs, keep_specs)
+        new[node] = result
     return [new[t] for t in outputs]
 
 

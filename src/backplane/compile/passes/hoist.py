@@ -18,8 +18,15 @@ from collections.abc import Sequence
 from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.passes.loop_body import Joining, Known, Loop, movable, plus
 from backplane.compile.passes.sink import After
-from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
-from backplane.core.primitive import OUTPUT
+from backplane.core.graph import (
+    Placeholder,
+    Results,
+    Tensor,
+    rebuild,
+    rewrite,
+    substitute,
+    toposort,
+)
 from backplane.core.sizes import tie
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
@@ -27,26 +34,17 @@ from backplane.ops.elementwise import add
 
 def hoist(outputs: Sequence[Tensor], joining: Joining) -> list[Tensor]:
     """Equal outputs, whose scans leave to single nodes what all steps can do at once."""
-    results: dict[Tensor, list[Tensor]] = {}
 
-    def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is OUTPUT and node.inputs[0] in results:
-            index: int = node.params["index"]
-            return results[node.inputs[0]][index]
-        if node.op is scan_:
-            results[node] = _emptied(Loop(node, inputs, joining))
-            return node  # stands for the results
-        return None
+    def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Results | None:
+        if node.op is not scan_:
+            return None
+        loop = Loop(node, inputs, joining)
+        if loop.rows:
+            _Before(loop).move()
+        loop.turn()
+        return dict(enumerate(After(loop).results()))
 
     return rewrite(outputs, smaller, keep_specs=True)
-
-
-def _emptied(loop: Loop) -> list[Tensor]:
-    """The results of a scan, computed from a scan that does less."""
-    if loop.rows:
-        _Before(loop).move()
-    loop.turn()
-    return After(loop).results()
 
 
 class _Before:

@@ -8,7 +8,7 @@ scan has the same body and the same operands. Other loops whose gates somebody r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from backplane.compile.cache_key import graph_key
@@ -16,7 +16,7 @@ from backplane.compile.fuse.loops import loop_of
 from backplane.compile.fuse.readers import serves
 from backplane.compile.passes.prune import prune
 from backplane.core.context import changed
-from backplane.core.graph import Graph, Placeholder, Tensor, rewrite, substitute, toposort
+from backplane.core.graph import Graph, Placeholder, Results, Tensor, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.sizes import assuming
 from backplane.engines.base import Engine
@@ -54,28 +54,16 @@ def join_loops(outputs: Sequence[Tensor], engine: Engine, *, training: bool) -> 
     return _replaced(prune(outputs), lambda node, inputs: _joined(node, inputs, engine))
 
 
-Results = Mapping[int, Tensor]
-"""The results of a loop, by their numbers."""
-
-
 def _replaced(
     outputs: Sequence[Tensor], results_of: Callable[[Tensor, Sequence[Tensor]], Results | None]
 ) -> list[Tensor]:
     """`outputs`, with other results of the loops for which there are any."""
-    results: dict[Tensor, Results] = {}
 
-    def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is OUTPUT:
-            return results.get(inputs[0], {}).get(node.params["index"])
+    def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Results | None:
         if node.op is not scan_:
             return None
         with changed(line=node.where):
-            replaced = results_of(node, inputs)
-        if replaced is None:
-            return None
-        plain = Tensor(scan_, inputs, node.params, node.spec, node.where)
-        results[plain] = replaced
-        return plain  # It stands for the results.
+            return results_of(node, inputs)
 
     return rewrite(outputs, rule, keep_specs=True)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
-from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
+from backplane.core.graph import Placeholder, Results, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
@@ -24,25 +24,16 @@ LOOPS = frozenset([ctc_loss, gru, lstm, lstm_saving, lstm_grad])
 """Primitives whose decomposition is a loop."""
 
 
-class _Results(Tensor):
-    """Stands for a decomposed node with several results."""
-
-    __slots__ = ("results",)
-    results: list[Tensor]
-
-
 def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     """Replace a primitive by its decomposition if `engine` has no lowering for it, or none that
     fits (`Entry.unless`). Replace operands that its lowerings do not read by `UNREAD`.
     NotImplementedError, with primitive and engine, if there is no decomposition either.
     """
 
-    def lowered(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    def lowered(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | Results | None:
         op = node.op
-        if op is None:
+        if op is None or op is OUTPUT:
             return None
-        if op is OUTPUT:
-            return _picked(node, inputs[0])
         entry = engine.table.get(op.name)
         if not serves(entry, node) and op is not dim:
             return _decomposed(node, inputs, engine, partial(lower, engine=engine))
@@ -60,19 +51,12 @@ def write_out(outputs: Sequence[Tensor], engine: Engine, *, taped: bool) -> list
     they do not serve where an engine's own tape may watch.
     """
 
-    def written(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is OUTPUT:
-            return _picked(node, inputs[0])
+    def written(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | Results | None:
         if node.op not in LOOPS or not (taped or not serves(engine.table.get(node.op.name), node)):
             return None
         return _decomposed(node, inputs, engine, list)
 
     return rewrite(outputs, written, keep_specs=True)
-
-
-def _picked(node: Tensor, source: Tensor) -> Tensor | None:
-    """The result that `node` picks, if its source was decomposed."""
-    return source.results[node.params["index"]] if isinstance(source, _Results) else None
 
 
 def _known_as(t: Tensor, spec: Spec) -> Tensor:
@@ -90,7 +74,7 @@ def _decomposed(
     inputs: tuple[Tensor, ...],
     engine: Engine,
     after: Callable[[Sequence[Tensor]], list[Tensor]],
-) -> Tensor:
+) -> Tensor | Results:
     """The replacement of `node` once `after` has dealt with its decomposition."""
     op = node.op
     assert op is not None
@@ -106,10 +90,8 @@ def _decomposed(
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
     listed = after(results if op.multiple else [results])
     listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
-    if not op.multiple:
-        # A copy of an operand would be computed twice: others read that operand too.
-        handed_on = any(listed[0] is t for t in inputs)
-        return listed[0] if handed_on else _known_as(listed[0], node.spec)
-    bundle = _Results(None, (), {}, node.spec, node.where)
-    bundle.results = listed
-    return bundle
+    if op.multiple:
+        return dict(enumerate(listed))
+    # A copy of an operand would be computed twice: others read that operand too.
+    handed_on = any(listed[0] is t for t in inputs)
+    return listed[0] if handed_on else _known_as(listed[0], node.spec)

@@ -8,9 +8,10 @@ operands that remain. What only fed a dropped operand goes with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from backplane.core.graph import Graph, Tensor, rewrite, toposort
-from backplane.core.primitive import OUTPUT
+from backplane.core.graph import Graph, Results, Tensor, rewrite, toposort
+from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.trace import used_inputs
 from backplane.ops.control import scan_
 
@@ -22,15 +23,8 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
         return list(outputs)
     plans = _scans_to_cut(order, outputs)
 
-    def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node in plans:
-            return plans[node].rebuilt(node, inputs)
-        if node.op is not OUTPUT or node.inputs[0] not in plans:
-            return None
-        index = plans[node.inputs[0]].position.get(node.params["index"])
-        if index is None:
-            return node  # Nobody reads it.
-        return Tensor(OUTPUT, inputs, {"index": index}, node.spec, node.where)
+    def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Results | None:
+        return plans[node].results(node, inputs) if node in plans else None
 
     return rewrite(outputs, pruned, keep_specs=True)
 
@@ -43,9 +37,8 @@ class _Plan:
         carry, xs = node.params["carry"], node.params["xs"]
         self.states = _needed_states(body, carry, used)
         self.ys = sorted(i for i in used if i >= carry)
-        kept = [*self.states, *self.ys]
-        self.position = {i: k for k, i in enumerate(kept)}
-        outputs = prune([body.outputs[i] for i in kept])
+        self.kept = [*self.states, *self.ys]
+        outputs = prune([body.outputs[i] for i in self.kept])
         alive = used_inputs(Graph(body.inputs, outputs))
         operands = [
             i for i in range(len(body.inputs)) if body.inputs[i] in alive or i in self.states
@@ -63,12 +56,12 @@ class _Plan:
         if not sequences and node.params["length"] is None:
             self.params["length"] = 0
 
-    def rebuilt(self, node: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-        """The scan, rebuilt on those of its new operands that are left."""
-        specs: tuple[object, ...] = node.spec
+    def results(self, node: Tensor, inputs: Sequence[Tensor]) -> Results:
+        """The results that are left, of the scan on those of its new operands that are left."""
+        specs: Any = tuple([node.spec[i] for i in self.kept])
         operands = tuple([inputs[i] for i in self.operands])
-        kept = tuple([specs[i] for i in self.position])
-        return Tensor(node.op, operands, self.params, kept, node.where)  # type: ignore[arg-type]
+        scan = Tensor(node.op, operands, self.params, specs, node.where)
+        return dict(zip(self.kept, outputs_of(scan), strict=True))
 
 
 def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:

@@ -13,8 +13,8 @@ from typing import Any
 from backplane.compile.cache_key import params_key
 from backplane.compile.constants import fold
 from backplane.compile.passes.peephole import concat_of_slices
-from backplane.core.graph import Constant, Graph, Tensor, constant, is_scalar, rebuild, rewrite
-from backplane.core.primitive import OUTPUT, Primitive
+from backplane.core.graph import Constant, Results, Tensor, constant, is_scalar, rebuild, rewrite
+from backplane.core.primitive import Primitive
 from backplane.core.sizes import same_shape
 from backplane.core.trace import call
 from backplane.ops import elementwise as ew
@@ -39,7 +39,7 @@ def simplify(
     """
     seen: dict[Hashable, Tensor] = {}
 
-    def simpler(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    def simpler(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | Results:
         if node.op is None:
             return _shared_constant(node, seen)
         shorter = _shorter(node, inputs, keep_stops)
@@ -63,13 +63,12 @@ def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
     return node
 
 
-def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tensor | None:
-    """A tensor that already exists and equals `node` on `inputs`; None if none is found."""
+def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tensor | Results | None:
+    """A tensor that already exists and equals `node` on `inputs`, or several that equal its
+    results; None if none is found.
+    """
     op = node.op
     assert op is not None
-    if op is OUTPUT:
-        source = inputs[0]
-        return source.inputs[node.params["index"]] if source.op is remat_ else _chosen(node, source)
     if inputs and isinstance(inputs[0], Constant) and (folded := fold(node, inputs)) is not None:
         return folded
     rule = RULES.get(op)
@@ -91,16 +90,13 @@ def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return branch if branch.spec == node.spec else None
 
 
-def _chosen(node: Tensor, source: Tensor) -> Tensor | None:
-    """The result of a `cond`, if its predicate is known."""
-    if source.op is not cond_:
-        return None
-    condition = _known(source.inputs[0])
+def _chosen(node: Tensor, inputs: tuple[Tensor, ...]) -> Results | None:
+    """The results of a `cond`, if its predicate is known."""
+    condition = _known(inputs[0])
     if condition is None:
         return None
-    graph = source.params["then" if condition else "orelse"]
-    index = node.params["index"]
-    return simplify(call(Graph(graph.inputs, [graph.outputs[index]]), *source.inputs[1:]))[0]
+    graph = node.params["then" if condition else "orelse"]
+    return dict(enumerate(simplify(call(graph, *inputs[1:]))))
 
 
 def _first(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -181,8 +177,10 @@ def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return concat_of_slices(node, inputs) if other is None else other
 
 
-RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
+RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | Results | None]] = {
     ew.where: _where,
+    cond_: _chosen,
+    remat_: lambda node, inputs: dict(enumerate(inputs[: len(node.params["body"].outputs)])),
     full: _scalar,
     identity: _first,
     branch: _first,
