@@ -8,7 +8,7 @@ from typing import Any
 HOOKS: dict[str, Callable[..., Any]] = {}
 """The functions by name. `X: f` stands for what the module X puts here when it is imported:
 
-- `ops.operators`: the operators `add`, `radd`, `getitem`, …, and `failed` for their errors
+- `ops.operators`: the operators `add`, `radd`, `getitem`, …
 - `engines`: `engine_of`, the engine that owns a native value, or None
 - `compile.program`: `callable_of` and `steps_of`, the functions that evaluate closed graphs
 - `compile`: `groups`, the groups of operations in a graph for which there is one gradient

@@ -8,13 +8,12 @@ result. A tensor never refers to its users, so Python frees whatever nobody hold
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from backplane.core.context import Where, current, is_ours, user_line
+from backplane.core.context import Where, current, user_line
 from backplane.core.hooks import HOOKS
 from backplane.core.keras_attributes import KerasAttributes
 from backplane.core.shapes import check_elements
@@ -25,14 +24,11 @@ from backplane.core.trait_values import Fused, Memory, Precision
 _serial = itertools.count()
 
 
-def _operator(name: str, symbol: str = "") -> Callable[..., Tensor]:
+def _operator(name: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: object) -> Tensor:
         try:
             return HOOKS[name](self, *args)
         except Exception as error:
-            named = bool(symbol) and isinstance(error, ValueError | TypeError)
-            if named and not is_ours(sys._getframe(1).f_code.co_filename):
-                HOOKS["failed"](error, symbol)
             hide(error)
             raise
 
@@ -145,19 +141,19 @@ class Tensor(KerasAttributes):
     # --- operators; == is identity, so that tensors can be keys and members of lists
     # ----------------
 
-    __add__, __radd__ = _operator("add", "+"), _operator("radd", "+")
-    __sub__, __rsub__ = _operator("sub", "-"), _operator("rsub", "-")
-    __mul__, __rmul__ = _operator("mul", "*"), _operator("rmul", "*")
-    __truediv__, __rtruediv__ = _operator("truediv", "/"), _operator("rtruediv", "/")
-    __floordiv__, __rfloordiv__ = _operator("floordiv", "//"), _operator("rfloordiv", "//")
-    __mod__, __rmod__ = _operator("mod", "%"), _operator("rmod", "%")
-    __pow__, __rpow__ = _operator("pow", "**"), _operator("rpow", "**")
-    __matmul__, __rmatmul__ = _operator("matmul", "@"), _operator("rmatmul", "@")
-    __lt__, __le__ = _operator("lt", "<"), _operator("le", "<=")
-    __gt__, __ge__ = _operator("gt", ">"), _operator("ge", ">=")
-    __and__, __rand__ = _operator("and", "&"), _operator("rand", "&")
-    __or__, __ror__ = _operator("or", "|"), _operator("ror", "|")
-    __xor__, __rxor__ = _operator("xor", "^"), _operator("rxor", "^")
+    __add__, __radd__ = _operator("add"), _operator("radd")
+    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
+    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
+    __truediv__, __rtruediv__ = _operator("truediv"), _operator("rtruediv")
+    __floordiv__, __rfloordiv__ = _operator("floordiv"), _operator("rfloordiv")
+    __mod__, __rmod__ = _operator("mod"), _operator("rmod")
+    __pow__, __rpow__ = _operator("pow"), _operator("rpow")
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __rand__ = _operator("and"), _operator("rand")
+    __or__, __ror__ = _operator("or"), _operator("ror")
+    __xor__, __rxor__ = _operator("xor"), _operator("rxor")
     __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
     __getitem__ = _operator("getitem")
 

@@ -12,7 +12,6 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.hooks import HOOKS
-from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes, permuted, reshape_to
@@ -406,16 +405,3 @@ def _check_arrays(items: Sequence[Any], arrays: Sequence[Tensor], x: Tensor) -> 
 
 
 HOOKS["getitem"] = getitem
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-
-def failed(error: Exception, symbol: str) -> None:
-    """Let the message of an error begin with the operator, and not with the primitive's name."""
-    inner, colon, text = str(error).partition(": ")
-    if colon and inner in PRIMITIVES and len(error.args) == 1:
-        error.args = (f"x {symbol} y: {text}",)
-
-
-HOOKS["failed"] = failed
