@@ -141,11 +141,19 @@ def test_what_may_be_fed(engine: Any, all_thin: None, value: Any, want: Any) -> 
             np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("compare", [sparse._compare, None])
-def test_an_equal_matrix_is_converted_once(
-    all_thin: None, monkeypatch: pytest.MonkeyPatch, compare: Any
-) -> None:
-    monkeypatch.setattr(sparse, "_compare", compare)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64", "longdouble"])
+def test_arrays_are_equal_if_their_bits_are(dtype: str) -> None:
+    a = np.array([[0, 1, 1], [1, 0, 1]], dtype)
+    assert sparse._equal(a, a.copy())
+    assert sparse._equal(a[:, ::2], a[:, ::2].copy())
+    assert not sparse._equal(a, a[::-1])
+    if a.dtype.kind == "f":
+        nan = a * np.nan
+        assert sparse._equal(nan, nan.copy())
+        assert not sparse._equal(0 * a, -0.0 * a)
+
+
+def test_an_equal_matrix_is_converted_once(all_thin: None, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(sparse, "compressed", lambda *a: calls.append(a) or compressed(*a))
     a = K.placeholder((6, 5), sparse=True, dtype="float64")

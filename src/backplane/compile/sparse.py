@@ -9,9 +9,8 @@ were made for the first one. A variable is converted once per write, and a const
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -357,24 +356,8 @@ class Feeding(_Converter):
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one dtype and shape have the same bits."""
-    if a is b:
-        return True
-    if _compare is None or not (a.flags.c_contiguous and b.flags.c_contiguous):
-        return a.tobytes() == b.tobytes()
-    return _compare(a.ctypes.data, b.ctypes.data, a.nbytes) == 0
-
-
-def _memcmp() -> Callable[[int, int, int], int] | None:
-    """The function of the C library, which takes a fifth of the time of `np.array_equal`."""
-    try:
-        function = ctypes.CDLL(None).memcmp
-    except (TypeError, OSError, AttributeError):  # Windows has no library without a name.
-        return None
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    return function
-
-
-_compare = _memcmp()
+    words = f"u{min(a.itemsize, 8)}"
+    return a is b or np.array_equal(*[np.ascontiguousarray(x).view(words) for x in (a, b)])
 
 
 class Reading(_Converter):
