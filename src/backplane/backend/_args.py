@@ -234,8 +234,8 @@ def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[in
     for size in shape:
         if isinstance(size, Tensor) or engine_of(size) is not None:
             size = as_tensor(size)
-            known = _known_size(size)
-            sizes.append(known)
+            known = known_integers(size) if not size.ndim else None
+            sizes.append(None if known is None else int(known))
             if known is None:
                 dims.append(_scalar(size, what))
         elif size is None:
@@ -281,12 +281,6 @@ def _scalar(size: Tensor, what: str) -> Tensor:
     if size.spec.dtype == "uint64":
         raise TypeError(f"{what}: sizes are int64, which cannot hold all of uint64, got {size!r}")
     return size
-
-
-def _known_size(size: Tensor) -> int | None:
-    """The number behind a scalar that constants and known sizes make."""
-    known = known_integers(size) if not size.ndim else None
-    return None if known is None else int(known)
 
 
 def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:

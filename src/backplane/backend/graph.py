@@ -305,8 +305,4 @@ CALLS = "_calls"
 evaluation on."""
 
 
-def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
-    return evaluate(x, feed_dict) if feed_dict else eval(x)
-
-
-HOOKS["eval"] = _eval_method
+HOOKS["eval"] = lambda x, session, feed: evaluate(x, feed) if feed else eval(x)

@@ -144,12 +144,6 @@ def learning_phase_scope(value: int) -> AbstractContextManager[Any]:
     return context.changed(phase=[_as_phase(value, "K.learning_phase_scope")])
 
 
-def reset_phase() -> None:
-    """Make the phase a new placeholder again."""
-    _phase.value = None
-    _phase.tensor = None
-
-
 def clear_session() -> None:
     """Reset the state that K keeps: counters for names, names given out, and the learning phase.
 
@@ -168,6 +162,6 @@ def clear_session() -> None:
 
     context.reset_uids()
     context.reset_names()
-    reset_phase()
+    _phase.value = _phase.tensor = None
     reset_session()
     clear_programs()

@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ import click
 from backplane.cli import output
 from backplane.cli.engines import library_of
 from backplane.project import install_command
+from backplane.views.words import filled
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
@@ -124,7 +126,8 @@ def _page(
         for function, outcomes in confirmed.items()
     )
     listed = "".join(f"<li><code>{html.escape(name)}</code></li>" for name in failures)
-    return _TEMPLATE.format(
+    return filled(
+        files("backplane.cli") / "check.html",
         version=html.escape(version(output.PROJECT)),
         result=f"{len(failures)} failed" if failures else "everything passed",
         kind="bad" if failures else "good",
@@ -143,28 +146,3 @@ def _row(cells: Sequence[Any], tag: str = "td") -> str:
 def _marks(aspects: Sequence[str]) -> str:
     """One sign for each of value, spec and gradient."""
     return "".join("✓" if aspect in aspects else "·" for aspect in ASPECTS)
-
-
-_TEMPLATE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>backplane check</title>
-<meta name="viewport" content="width=device-width">
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif }}
-body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem }}
-.scroll {{ overflow-x: auto }}
-table {{ border-collapse: collapse; margin: 1rem 0 }}
-td, th {{ padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid #8884 }}
-td {{ font-variant-numeric: tabular-nums }}
-.good {{ color: light-dark(#1a7f37, #4ac26b) }} .bad {{ color: light-dark(#cf222e, #ff7b72) }}
-</style></head><body>
-<h1>backplane check</h1>
-<p>Version {version}: <strong class="{kind}">{result}</strong>.</p>
-<div class="scroll"><table>{head}{summary}</table></div>
-{failures}
-<h2>Functions</h2>
-<p>A ✓ each for value, spec (shape and dtype as inferred before anything is computed) and gradient.
-A dot stands for what was not tested in this run, or does not exist, as a gradient of integers.</p>
-<div class="scroll"><table>{functions_head}{functions}</table></div>
-</body></html>
-"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,14 @@ def programs() -> dict[str, Path]:
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]  # as in output.py
+    """The name of a file among those that are known."""
+
+    def __init__(self, name: str, known: Callable[[], Mapping[str, Path]]) -> None:
+        self.name, self.known = name, known
+
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         """The names that begin with what was typed."""
         return [CompletionItem(n) for n in self.known() if n.startswith(incomplete)]
-
-    def known(self) -> Mapping[str, Path]:
-        raise NotImplementedError
 
     def convert(self, value: str, param: Any, ctx: Any) -> Path:
         """The file; a usage error for a name that is not there."""
@@ -75,41 +77,19 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # as in output.py
         name = asked if asked in known else short.get(asked, f"{asked}/index")
         if name not in known:
             near = difflib.get_close_matches(asked, {*known, *short}, 3)
-            hint = f"; did you mean {', '.join(near)}?" if near else self.hint(asked)
+            hint = ""
+            if near:
+                hint = f"; did you mean {', '.join(near)}?"
+            elif self.known is topics:
+                pages = ", ".join(mentions(asked))
+                here = f"pages that mention it: {pages}" if pages else "`backplane docs` lists them"
+                hint = f"; {here}"
             self.fail(f"there is no {self.name} {value!r}{hint}", param, ctx)
         return known[name]
 
-    def hint(self, asked: str) -> str:
-        """The rest of the message if no name is similar."""
-        return ""
-
-
-class _Topic(_Name):
-    name = "topic"
-
-    def known(self) -> Mapping[str, Path]:
-        return topics()
-
-    def hint(self, asked: str) -> str:
-        """The pages that mention it."""
-        mentioning = mentions(asked)
-        lists = (
-            f"pages that mention it: {', '.join(mentioning)}"
-            if mentioning
-            else "`backplane docs` lists them"
-        )
-        return f"; {lists}"
-
-
-class _Program(_Name):
-    name = "example"
-
-    def known(self) -> Mapping[str, Path]:
-        return programs()
-
 
 @click.command()
-@click.argument("topic", type=_Topic(), required=False)
+@click.argument("topic", type=_Name("topic", topics), required=False)
 @json_option
 def docs(topic: Path | None, as_json: bool) -> None:
     """Print a page of the documentation; without TOPIC, list the pages.
@@ -140,7 +120,7 @@ def docs(topic: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", type=_Program(), required=False)
+@click.argument("name", type=_Name("example", programs), required=False)
 @click.option("--notebook", "as_notebook", is_flag=True, help="Print it as a Jupyter notebook.")
 @json_option
 def examples(name: Path | None, as_notebook: bool, as_json: bool) -> None:

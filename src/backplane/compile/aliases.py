@@ -50,12 +50,8 @@ def _count(t: Tensor) -> int | None:
     return prod(sizes) if len(sizes) == t.ndim else None
 
 
-def _never(node: Tensor) -> bool:
-    return False
-
-
 def alias_roots(
-    tensors: Iterable[Tensor], is_kernel: Callable[[Tensor], bool] = _never
+    tensors: Iterable[Tensor], is_kernel: Callable[[Tensor], bool] = lambda node: False
 ) -> set[Tensor]:
     """All tensors whose memory the values of `tensors` may share. Branches and loops may hand an
     operand on. So may the decomposition of a primitive with several results, unless `is_kernel`

@@ -145,7 +145,7 @@ class Function:
     def _straight(self, key: tuple[Any, ...], alike: bool) -> Call:
         first = self.first if alike else self.first._replace(alike=())
         variant = variant_of(self.plan, key, first)
-        apart = _other_sizes(self, key) if alike else None
+        apart = _weakly(self, lambda owner, values: owner.apart(key)(values)) if alike else None
         return straight(self.plan, variant, _slow(self), apart)
 
     def apart(self, key: tuple[Any, ...]) -> Call:
@@ -238,15 +238,6 @@ def _first_size(value: object) -> int | None:
 def _slow(function: Function) -> Call:
     """The checked call."""
     return _weakly(function, Function._checked)
-
-
-def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
-    """The call for batches of different sizes."""
-
-    def run(owner: Function, values: object) -> list[np.ndarray]:
-        return owner.apart(key)(values)
-
-    return _weakly(function, run)
 
 
 def _weakly(function: Function, run: Call) -> Call:

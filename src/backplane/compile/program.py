@@ -244,7 +244,7 @@ def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
 def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
     request, _, inputs, outputs, order = graph
     engine, state = request.engine, request.state
-    dtypes = dtypes_in(order)
+    dtypes = frozenset([spec.dtype for _, spec in _specs_in(order)])
     if missing := dtypes & engine.missing_dtypes:
         raise NotImplementedError(
             f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
@@ -280,11 +280,6 @@ def emitter_for(graph: Prepared) -> Emitter:
         writes="out" in engine.capabilities or (not eager and engine.writes(options)),
         hands_out=eager or bool(options.get("native")),
     )
-
-
-def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
-    """All dtypes of the nodes in `order`, and of the nodes in graphs that they hold."""
-    return frozenset([spec.dtype for _, spec in _specs_in(order)])
 
 
 def _specs_in(order: Sequence[Tensor]) -> Iterator[tuple[Tensor, Spec]]:

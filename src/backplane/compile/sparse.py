@@ -76,33 +76,19 @@ def holds_thin(value: object) -> bool:
 def multiplied(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> set[Tensor]:
     """The sparse leaves of a graph that something multiplies."""
     order = toposort(outputs, stop=inputs)
-    leaves: set[Tensor] = set()
-    operands: dict[Tensor, Tensor] = {}
+    leaves = [t for t in order if isinstance(t, Placeholder | Variable) or is_array(t)]
+    # From a tensor to the leaf whose elements it has, converted or transposed.
+    behind: dict[Tensor, Tensor] = {t: t for t in leaves if t.spec.sparse}
+    if not behind:
+        return set()
     for t in order:
-        leaf = _leaf_behind(t, operands)
-        if leaf is not None:
-            operands[t] = leaf
-        elif t.op is matmul and t.ndim == 2:
-            leaves.update(operands[x] for x in t.inputs if x in operands)
-    return leaves
+        if t.op in _SAME and t.inputs[0] in behind:
+            behind[t] = behind[t.inputs[0]]
+    products = [t for t in order if t.op is matmul and t.ndim == 2]
+    return {behind[x] for t in products for x in t.inputs if x in behind}
 
 
 _SAME = frozenset((to_dense, to_sparse, identity, stop_gradient, cast, transpose))
-
-
-def _leaf_behind(t: Tensor, leaves: Mapping[Tensor, Tensor]) -> Tensor | None:
-    """The sparse leaf whose elements `t` has, converted or transposed."""
-    if t.op is None:
-        return t if t.spec.sparse and _is_leaf(t) else None
-    return leaves.get(t.inputs[0]) if t.op in _SAME else None
-
-
-def _has_sparse_constant(graph: Sequence[Tensor]) -> bool:
-    return any(is_array(t) and t.spec.sparse for t in toposort(graph))
-
-
-def _is_leaf(t: Tensor) -> bool:
-    return isinstance(t, Placeholder | Variable) or is_array(t)
 
 
 def thin_in(plan: Plan, values: Sequence[Any]) -> set[Tensor]:
@@ -111,11 +97,8 @@ def thin_in(plan: Plan, values: Sequence[Any]) -> set[Tensor]:
     on = passes.applies("compressed_rows", passes.Job(engine))
     if not on or engine.mesh is not None or not engine.has_kernels(options):
         return set()
-    leaves, graph = [*plan.inputs, *plan.variables], plan.graph
-    if not any(t.spec.sparse for t in leaves) and not _has_sparse_constant(graph):
-        return set()
     given: dict[Tensor, Any] = dict(zip(plan.inputs, values, strict=False))
-    candidates = multiplied(graph, plan.inputs).difference(plan.updated)
+    candidates = multiplied(plan.graph, plan.inputs).difference(plan.updated)
     return {t for t in candidates if holds_thin(given.get(t, t))}
 
 
@@ -357,7 +340,8 @@ class Feeding(_Converter):
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one dtype and shape have the same bits."""
     words = f"u{min(a.itemsize, 8)}"
-    return a is b or np.array_equal(*[np.ascontiguousarray(x).view(words) for x in (a, b)])
+    x, y = (np.ascontiguousarray(array).view(words) for array in (a, b))
+    return a is b or np.array_equal(x, y)
 
 
 class Reading(_Converter):

@@ -401,10 +401,6 @@ class Primitive(Traits, Generic[R]):
         return self.gradient is not None or self.argument_rules is not None
 
 
-def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
-    return specs[index]
-
-
 def _axis_of_result(node: Tensor, axis: int) -> Sequence[Axis]:
     """The primitive with several results says it of each of them."""
     op = node.inputs[0].op
@@ -412,8 +408,9 @@ def _axis_of_result(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 OUTPUT: Primitive[Tensor] = Primitive(
-    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS, axes=_axis_of_result
-)
+    "output", lambda specs, *, index: specs[index], memory=Memory.ANY,
+    precision=Precision.FOLLOWS, axes=_axis_of_result,
+)  # fmt: skip
 """Picks one result of a node that has several. Gradients and code generation treat it specially."""
 
 

@@ -79,7 +79,7 @@ def call(name: str, args: Sequence[Any], kwargs: Any, one_based: bool = False) -
         Exception: what the function raises.
     """
     function = getattr(K, name)
-    parameters = _parameters(function)
+    parameters, many = _parameters(function)
     given = dict(zip([p.name for p in parameters], args, strict=False))
     rest = args[len(given) :]
     placed = [*given, *[p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]]
@@ -89,7 +89,6 @@ def call(name: str, args: Sequence[Any], kwargs: Any, one_based: bool = False) -
     labels = {n: list(value) for n, value in given.items() if isinstance(value, dict)}
     given = {n: _fitting(name, n, value, one_based) for n, value in given.items()}
     _fit_ranks(name, given)
-    many = _repeated(function)
     if many in given:  # a list of R, or the only one
         value = given.pop(many)
         rest = [*rest, *(value if isinstance(value, list | tuple) else [value])]
@@ -113,22 +112,16 @@ def _labelled(result: Any, labels: list[str] | None) -> Any:
     return result if labels is None else dict(zip(labels, result, strict=True))
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that can be given by position; none where Python does not tell."""
+def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], str]:
+    """The parameters that can be given by position, and the one that takes all further arguments,
+    such as `operands`; none where Python does not tell.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return []
-    return [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-def _repeated(function: Callable[..., Any]) -> str:
-    """The parameter that takes all further arguments by position, such as `operands`."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return ""
-    return next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        return [], ""
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return placed, next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
 
 
 def _fitting(function: str, parameter: str, value: Any, one_based: bool) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import HALVES, Spec, is_float
-from backplane.core.traits import Axis, Memory, Precision
+from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
 from backplane.ops import windows as win
@@ -59,11 +59,12 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-def _batch_of_results(result: Tensor, axis: int) -> Sequence[Axis]:
-    return batch_of_first(result.inputs[0], axis)
-
-
-@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=_batch_of_results)
+@primitive(
+    multiple=True,
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    axes=lambda result, axis: batch_of_first(result.inputs[0], axis),
+)
 def max_pool(x: Spec, **window: Unpack[Pooling]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from backplane.views.words import filled
+
 WIDTH, ROW, LETTER, MARGIN = 1200, 22, 6.7, 12
 """Pixels: the picture, a row, a letter of the font, the margin."""
 
@@ -70,5 +72,5 @@ def _box(part: Part, scale: float, whole: float) -> str:
 
 def flame_html(tree: Mapping[str, Any], title: str) -> str:
     """The flame graph as a page of its own, in which a click enlarges a box."""
-    page = files("backplane.views").joinpath("flame.html").read_text(encoding="utf-8")
-    return page.replace("{{title}}", html.escape(title)).replace("{{svg}}", flame_svg(tree, title))
+    page = files("backplane.views") / "flame.html"
+    return filled(page, title=html.escape(title), svg=flame_svg(tree, title))

@@ -10,6 +10,7 @@ from typing import Any
 from backplane.views import layout
 from backplane.views.layout import Plan, item_width
 from backplane.views.picture import COLORS, WORDS
+from backplane.views.words import filled
 
 
 def page(whole: Plan, opened: set[int], title: str) -> str:
@@ -23,10 +24,10 @@ def page(whole: Plan, opened: set[int], title: str) -> str:
             for name in ("height", "gap", "title", "pad", "small_letter", "sweeps")
         },
     }
-    text = files("backplane.views").joinpath("graph.html").read_text(encoding="utf-8")
     # No text of the graph can end the script.
     made = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
-    return text.replace("{{title}}", html.escape(title)).replace("{{data}}", made)
+    text = files("backplane.views") / "graph.html"
+    return filled(text, title=html.escape(title), data=made)
 
 
 def _described(plan: Plan, opened: set[int]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Tensors in words."""
+"""Tensors in words, and pages with words."""
 
 from __future__ import annotations
 
 import os
+import re
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import numpy as np
@@ -78,3 +80,8 @@ class Text(str):
         import html
 
         return f"<pre>{html.escape(self)}</pre>"
+
+
+def filled(page: Traversable, **parts: str) -> str:
+    """The text of a page, with each part in the place of its name, as in `{{title}}`."""
+    return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], page.read_text(encoding="utf-8"))

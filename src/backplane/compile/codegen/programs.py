@@ -305,12 +305,12 @@ class Emitter:
         if entry.over is not None and [out] == operands and is_float(node.spec.dtype):
             lowering, out, name = entry.over, None, f"{name}_"
         self.lowerings.append(lowering)
-        named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
+        named = [
+            f"{key}={value!r}" if _has_literal(value) else f"{key}={self.source.bind(value, key)}"
+            for key, value in params.items()
+        ]
         named += [f"out={out}"] if out else []
         return f"{self.source.bind(lowering, name)}({', '.join([*operands, *named])})"
-
-    def _literal(self, value: object, key: str) -> str:
-        return repr(value) if _has_literal(value) else self.source.bind(value, key)
 
     def _name(self, node: Tensor) -> str:
         name = self.names[node] = f"t{len(self.names)}"

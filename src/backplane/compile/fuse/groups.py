@@ -223,7 +223,8 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
     """The sites that a node is, one for each form that looks for its like."""
     below, structure = list[Tensor](), None
     for look in looks:
-        if look.scaled and not _has_numbers(node.inputs[0]):
+        x = node.inputs[0]
+        if look.scaled and not any(is_scalar(y) for t in (x, *x.inputs) for y in t.inputs):
             continue
         if structure is None:
             below = nodes_below(node, MOST_NODES)
@@ -237,10 +238,6 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
             kind = _kinds[key] = _kind(node, below, look)
         if kind is not None:
             yield Site(kind, node, below)
-
-
-def _has_numbers(t: Tensor) -> bool:
-    return any(is_scalar(x) for y in (t, *t.inputs) for x in y.inputs)
 
 
 def _structure(nodes: Sequence[Tensor]) -> Hashable:

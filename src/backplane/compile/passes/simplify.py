@@ -41,26 +41,18 @@ def simplify(
 
     def simpler(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | Results:
         if node.op is None:
-            return _shared_constant(node, seen)
+            if not is_scalar(node):
+                return node
+            return seen.setdefault((node.spec.dtype, node.value.tobytes()), node)
         shorter = _shorter(node, inputs, keep_stops)
         if shorter is None:
             shorter = node if inputs == node.inputs else rebuild(node, inputs, keep_spec=lowered)
             if not node.op.effect:
-                shorter = seen.setdefault(_node_key(shorter), shorter)
+                key = node.op, shorter.inputs, params_key(shorter.params)
+                shorter = seen.setdefault(key, shorter)
         return shorter
 
     return rewrite(outputs, simpler, replace=replace)
-
-
-def _node_key(node: Tensor) -> Hashable:
-    assert node.op is not None
-    return (node.op, node.inputs, params_key(node.params))
-
-
-def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
-    if is_scalar(node):
-        return seen.setdefault((node.spec.dtype, node.value.tobytes()), node)
-    return node
 
 
 def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tensor | Results | None:
