@@ -127,6 +127,69 @@ def keep(traces: dict[Any, Any], key: object, trace: object) -> None:
 _traces: dict[Any, Trace] = table()
 
 
+class Arguments:
+    """A tree of arguments, with slots for its native tensors, variables and `arrays`; their values,
+    and the specs of these.
+    """
+
+    def __init__(self, tree: object, engine: Engine, arrays: bool = True) -> None:
+        self.engine, self.arrays = engine, arrays
+        self.leaves: list[Any] = []
+        self.specs: list[Spec | ArraySpec] = []
+        self.borrowed: list[Any] = []
+        """The values of variables, which are among the leaves too."""
+        self.slots = self._abstract(tree)
+
+    def _abstract(self, value: Any) -> Any:
+        kind, engine = type(value), self.engine
+        if kind in PLAIN or value is None:
+            return value
+        if kind is tuple or kind is list:
+            return kind([self._abstract(v) for v in value])
+        if kind is SparseTensor:
+            return kind(*[self._abstract(v) for v in value])
+        if kind is dict:
+            return {k: self._abstract(v) for k, v in value.items()}
+        if isinstance(value, Tensor):
+            if isinstance(value, Variable):
+                value = value.lent(engine)
+                self.borrowed.append(value)
+            elif is_array(value) and is_float(value.spec.dtype):
+                # A whole number may be an axis or a size, which must be known while the call is
+                # traced.
+                value = engine.from_numpy(value.value)
+            else:
+                return value
+        elif isinstance(value, np.ndarray):
+            if value.dtype == object and any(map(engine.owns, value.flat)):
+                # It is a shape, and some sizes are tensors of the engine.
+                return self._abstract(value.tolist())
+            return self._abstract_array(value) if self.arrays else value
+        elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
+            return value
+        else:
+            known = engine.known_sizes(value)
+            if known is not None:
+                return constant(known)
+        return self._slot(value, native_spec(engine, value))
+
+    def _abstract_array(self, value: np.ndarray) -> Any:
+        if value.dtype == object:
+            value = np.array(value.tolist())
+        checked(value, value)
+        known = self.engine.known_sizes(value)
+        if known is not None:
+            return constant(known)
+        native = self.engine.from_numpy(value)
+        spec = self.engine.spec_of(native)
+        return self._slot(native, spec if self.engine.holds_arrays else ArraySpec(spec))
+
+    def _slot(self, value: Any, spec: Spec | ArraySpec) -> Slot:
+        self.leaves.append(value)
+        self.specs.append(spec)
+        return Slot(len(self.leaves) - 1)
+
+
 def run_now(
     function: Callable[..., Any],
     args: object,
@@ -138,59 +201,44 @@ def run_now(
     """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
     arrays are parameters of the function. What it does may depend on `also`, beside its arguments.
     """
-    leaves: list[Any] = []
-    specs: list[Any] = []
-    borrowed: list[Any] = []
-    shape_of_call = _abstract((args, kwargs), engine, leaves, specs, arrays, borrowed)
-    known = _found(function, shape_of_call, leaves, specs, engine, also)
-    if not borrowed:
-        return known(engine, leaves)
+    given = Arguments((args, kwargs), engine, arrays)
+    result = _found(function, given, also)(engine, given.leaves)
+    if not given.borrowed:
+        return result
     # Who writes to a result must not write to a variable.
-    return map_leaves(lambda value: engine.apart(value, borrowed), known(engine, leaves))
+    return map_leaves(lambda value: engine.apart(value, given.borrowed), result)
 
 
-def _found(
-    function: Callable[..., Any],
-    shape_of_call: object,
-    leaves: Sequence[Any],
-    specs: Sequence[Spec | ArraySpec],
-    engine: Engine,
-    also: Hashable,
-) -> Trace:
-    watching = context.watcher()
+def _found(function: Callable[..., Any], given: Arguments, also: Hashable) -> Trace:
+    engine, watching = given.engine, context.watcher()
     if watching is not None and runs_at_once(engine) and not engine.is_tracing():
-        return trace(function, shape_of_call, specs, engine, True, watching)
+        return trace(function, given.slots, given.specs, engine, True, watching)
     try:
-        return _trace_of(function, shape_of_call, specs, leaves, engine, also)
+        return _trace_of(function, given, also)
     except ValueError:  # Perhaps it needs sizes that the library leaves unknown.
-        present = [
+        known = given.specs
+        given.specs = [
             s if isinstance(s, ArraySpec) else engine.present_spec(x)
-            for s, x in zip(specs, leaves, strict=True)
+            for s, x in zip(known, given.leaves, strict=True)
         ]
-        if present == specs:
+        if given.specs == known:
             raise
-        return _trace_of(function, shape_of_call, present, leaves, engine, also)
+        return _trace_of(function, given, also)
 
 
-def _trace_of(
-    function: Callable[..., Any],
-    shape_of_call: object,
-    specs: Sequence[Spec | ArraySpec],
-    leaves: Sequence[Any],
-    engine: Engine,
-    also: Hashable,
-) -> Trace:
+def _trace_of(function: Callable[..., Any], given: Arguments, also: Hashable) -> Trace:
     """The trace of a call that was kept, or a new one."""
-    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
+    engine = given.engine
+    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, given.leaves))
     key: Any = None
     known = None
     try:
-        key = (function, engine, at_once, also, tuple(specs), hashable(shape_of_call))
+        key = (function, engine, at_once, also, tuple(given.specs), hashable(given.slots))
         known = _traces.get(key)
     except TypeError:
         key = None
     if known is None or not known.holds():
-        known = trace(function, shape_of_call, specs, engine, at_once)
+        known = trace(function, given.slots, given.specs, engine, at_once)
         if key is not None and known.reusable:
             keep(_traces, key, known)
     return known
@@ -202,77 +250,9 @@ def traced_for(
     """A new trace for arguments that contain no symbolic value of the engine, and the values to run
     it on.
     """
-    shape_of_call, leaves, specs = abstracted((args, kwargs), engine)
-    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
-
-
-def abstracted(
-    tree: object, engine: Engine, arrays: bool = True
-) -> tuple[Any, list[Any], list[Any]]:
-    """A tree of arguments with slots for what has a value, these values, and their specs."""
-    leaves: list[Any] = []
-    specs: list[Any] = []
-    return _abstract(tree, engine, leaves, specs, arrays, []), leaves, specs
-
-
-def _abstract(
-    value: Any,
-    engine: Engine,
-    leaves: list[Any],
-    specs: list[Spec | ArraySpec],
-    arrays: bool,
-    borrowed: list[Any],
-) -> Any:
-    """`value` with its native tensors, variables and `arrays` moved to `leaves`. The values of
-    variables go to `borrowed` too.
-    """
-    kind = type(value)
-    if kind in PLAIN or value is None:
-        return value
-    if kind is tuple or kind is list:
-        return kind([_abstract(v, engine, leaves, specs, arrays, borrowed) for v in value])
-    if kind is SparseTensor:
-        return kind(*[_abstract(v, engine, leaves, specs, arrays, borrowed) for v in value])
-    if kind is dict:
-        return {k: _abstract(v, engine, leaves, specs, arrays, borrowed) for k, v in value.items()}
-    if isinstance(value, Tensor):
-        if isinstance(value, Variable):
-            value = value.lent(engine)
-            borrowed.append(value)
-        elif is_array(value) and is_float(value.spec.dtype):
-            # A whole number may be an axis or a size, which must be known while the call is traced.
-            value = engine.from_numpy(value.value)
-        else:
-            return value
-    elif isinstance(value, np.ndarray):
-        if value.dtype == object and any(map(engine.owns, value.flat)):
-            # It is a shape, and some sizes are tensors of the engine.
-            return _abstract(value.tolist(), engine, leaves, specs, arrays, borrowed)
-        return _abstract_array(value, engine, leaves, specs) if arrays else value
-    elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
-        return value
-    else:
-        known = engine.known_sizes(value)
-        if known is not None:
-            return constant(known)
-    leaves.append(value)
-    specs.append(native_spec(engine, value))
-    return Slot(len(leaves) - 1)
-
-
-def _abstract_array(
-    value: np.ndarray, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec]
-) -> Any:
-    if value.dtype == object:
-        value = np.array(value.tolist())
-    checked(value, value)
-    known = engine.known_sizes(value)
-    if known is not None:
-        return constant(known)
-    leaves.append(engine.from_numpy(value))
-    spec = engine.spec_of(leaves[-1])
-    specs.append(spec if engine.holds_arrays else ArraySpec(spec))
-    return Slot(len(leaves) - 1)
+    given = Arguments((args, kwargs), engine)
+    made = trace(function, given.slots, given.specs, engine, runs_at_once(engine))
+    return made, given.leaves
 
 
 def hashable(value: Any) -> Any:

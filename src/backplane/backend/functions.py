@@ -9,7 +9,7 @@ from backplane import engines
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype, as_flag, known_integers
 from backplane.backend._call import bound_values, look
-from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
+from backplane.backend._trace import Arguments, Slot, fill, hashable, run_now, runs_at_once
 from backplane.backend._trees import flatten, map_leaves, unflatten
 from backplane.backend.types import DType, StaticShape, TensorLike
 from backplane.core import context
@@ -98,10 +98,11 @@ def native(
         )
         called = _Called(engine, fn, slots, {})
         return _node(engine, called, operands, gradient, stateful, given)
-    slots, values, _ = abstracted(tensors, engine)
+    known = Arguments(tensors, engine)
+    values = known.leaves
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
-    if at_once and all(type(t) is Slot for t in flatten(slots)):
-        called = _Called(engine, fn, slots, {})
+    if at_once and all(type(t) is Slot for t in flatten(known.slots)):
+        called = _Called(engine, fn, known.slots, {})
         run = engine.native(called, list(map(engine.spec_of, values)), None)
         results = list(run(*values))
         return with_sparse(engine, unflatten(called.structure, results))
