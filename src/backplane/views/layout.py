@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backplane.project import install_command
-from backplane.views.scene import Box, Item
+from backplane.views.scene import Box, Edge, Item
 
 LETTER, HEIGHT, ROW, LOW, GAP, TITLE, PAD = 6.6, 38.0, 88.0, 40.0, 22.0, 26.0, 18.0
 """Pixels: a letter, an item, from row to row, from a row without items to the next, between items,
@@ -195,6 +195,19 @@ class Placed:
         way, middle = self.ways.get(i, []), self.rects[i][0]
         return middle if not way else way[0 if self.plan.box.items[i].kind == "in" else -1][0]
 
+    def end(self, i: int, key: str, below: bool) -> Point:
+        """The place where a line leaves an item below, or arrives above it: at its port, if the
+        item is an open box.
+        """
+        x, y, width, height = self.rects[i]
+        port = self.inner[i].port(key) if i in self.inner else None
+        return (x if port is None else x - width / 2 + port), y + height * (below - 0.5)
+
+    def ends(self, edge: Edge) -> tuple[Point, Point]:
+        """The places where an edge starts and ends."""
+        start = self.end(edge.source, f"out {edge.source_port}", True)
+        return start, self.end(edge.target, edge.target_port, False)
+
 
 def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     """Make room in a plan for the boxes that are open, which `opened` names by `id`."""
@@ -220,28 +233,24 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
         for i, ((_, y), size) in enumerate(zip(plan.places, sizes, strict=True))
     ]
 
-    def along(i: int, key: str, below: bool) -> list[Point]:
+    def along(i: int, x: float, below: bool) -> list[Point]:
         """The line from an item to the edge of its row, if a box beside it makes the row higher."""
-        x, y, _, height = rects[i]
-        port = inner[i].port(key) if i in inner else None
+        _, y, _, height = rects[i]
         edge = row(plan.places[i][1])[below]
-        at = x if port is None else x - inner[i].width / 2 + port
-        return [(at, edge)] if abs(edge - y) > max(height, HEIGHT) / 2 + 1 else []
+        return [(x, edge)] if abs(edge - y) > max(height, HEIGHT) / 2 + 1 else []
 
-    bends = [
-        [
-            *along(e.source, f"out {e.source_port}", True),
-            *moved(path),
-            *along(e.target, e.target_port, False),
-        ]
-        for e, path in zip(box.edges, plan.bends, strict=True)
-    ]
     ways = {i: moved(path) for i, path in plan.ways.items()}
     ends = [across[i] + right for i, (_, right) in enumerate(reach)]
     ends += [x for key, x in across.items() if isinstance(key, tuple)]
     width = max(ends, default=0.0) + 2 * PAD
     height = down(plan.height) + dy + PAD + (0 if root else 8)
-    return Placed(plan, width, height, rects, bends, ways, inner)
+    made = Placed(plan, width, height, rects, [], ways, inner)
+    for e, path in zip(box.edges, plan.bends, strict=True):
+        (start, _), (end, _) = made.ends(e)
+        made.bends.append(
+            [*along(e.source, start, True), *moved(path), *along(e.target, end, False)]
+        )
+    return made
 
 
 def _size(item: Item, inside: Placed | None) -> tuple[float, float]:

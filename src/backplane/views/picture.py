@@ -113,22 +113,6 @@ def _item(item: Item, x: float, y: float, width: float) -> str:
     )
 
 
-def _start(box: Placed, edge: Edge) -> Point:
-    """The point at which an edge leaves its source."""
-    cx, cy, width, height = box.rects[edge.source]
-    inner = box.inner.get(edge.source)
-    at = inner.port(f"out {edge.source_port}") if inner else None
-    return (cx if at is None else cx - width / 2 + at), cy + height / 2
-
-
-def _end(box: Placed, edge: Edge) -> Point:
-    """The point at which an edge enters its target."""
-    cx, cy, width, height = box.rects[edge.target]
-    inner = box.inner.get(edge.target)
-    at = inner.port(edge.target_port) if inner else None
-    return (cx if at is None else cx - width / 2 + at), cy - height / 2
-
-
 def _curve(points: Sequence[Point], kind: str, arrow: bool) -> str:
     """A smooth line through points, vertical at each of them."""
     (x, y), *rest = points
@@ -147,7 +131,8 @@ def _curve(points: Sequence[Point], kind: str, arrow: bool) -> str:
 
 
 def _edge(box: Placed, edge: Edge, bends: Sequence[Point], x: float, y: float) -> str:
-    points = [_start(box, edge), *bends, _end(box, edge)]
+    start, end = box.ends(edge)
+    points = [start, *bends, end]
     target = box.plan.box.items[edge.target]
     curve = _curve([(x + u, y + v) for u, v in points], edge.kind, target.kind != "out")
     return f"<g><title>{html.escape(edge.label)}</title>{curve}</g>"
@@ -162,12 +147,9 @@ def _labels(box: Placed, x: float, y: float) -> Iterator[str]:
     for edge in box.plan.box.edges:
         if box.plan.box.items[edge.source].kind == "in":
             continue
-        if len(ports[edge.source]) > 1 and edge.source not in box.inner:
-            u, v = _end(box, edge)
-            labels.setdefault((u + 7, v - 9), edge.label)
-        else:
-            u, v = _start(box, edge)
-            labels.setdefault((u + 6, v + 12), edge.label)
+        (x1, y1), (x2, y2) = box.ends(edge)
+        arriving = len(ports[edge.source]) > 1 and edge.source not in box.inner
+        labels.setdefault((x2 + 7, y2 - 9) if arriving else (x1 + 6, y1 + 12), edge.label)
     for (u, v), label in labels.items():
         yield (
             f'<text x="{x + u:.1f}" y="{y + v:.1f}" font-size="9.5" fill="#4a5561" '
