@@ -11,6 +11,7 @@ from scipy import sparse as scipy_sparse
 from backplane import backend as K
 from backplane.compile import sparse
 from backplane.compile.passes import without
+from backplane.compile.stepwise import Stepper, call_stepwise
 from backplane.core.sparse import compressed, stored
 from backplane.ops.sparse import rows_matmul
 
@@ -246,3 +247,24 @@ def test_programs_that_the_library_compiles_whole(engine: Any, all_thin: None) -
     f = K.function([a], [K.dot(a, K.ones((5, 2)))], compile=True)
     np.testing.assert_allclose(f([CSR])[0], DENSE @ np.ones((5, 2)), rtol=1e-5)
     assert not f._function.first.thin
+
+
+def test_a_profile_runs_the_products_of_compressed_rows(engine: Any, all_thin: None) -> None:
+    """Of a fed matrix, a constant and a variable, with their gradients."""
+    a, w = K.placeholder((6, 5), sparse=True), K.variable(np.ones((5, 3)))
+    kept = K.variable(scipy_sparse.csr_matrix(DENSE))
+    known = K.constant(scipy_sparse.csr_matrix(DENSE.T))
+    loss = K.sum(K.square(K.dot(a, w))) + K.sum(K.dot(known, K.dot(kept, w)))
+    f = K.function([a], [loss], updates=[K.update_sub(w, K.gradients(loss, [w])[0])])
+    fed = scipy_sparse.csr_matrix(DENSE)
+    runs = {op: count for op, count, *_ in f.profile(fed, repeat=1).by("op")}
+    assert runs["rows_matmul"] >= 4
+    assert "matmul" not in runs
+    np.testing.assert_array_equal(K.get_value(w), np.ones((5, 3)))
+    function = f._function
+    thin, stepper = function.first.thin, Stepper(function.plan.engine, lambda step: None)
+    stepwise = call_stepwise(function.plan, [fed], stepper, thin=thin)
+    w_after = K.get_value(w)
+    K.set_value(w, np.ones((5, 3)))
+    _close(stepwise, f([fed]), "float32")
+    _close([w_after], [K.get_value(w)], "float32")

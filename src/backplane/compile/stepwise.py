@@ -7,7 +7,7 @@ loops run in Python. `K.debug` looks at the values, `f.profile` at the times.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from backplane.compile.passes.prune import prune
 from backplane.compile.plan import Plan
 from backplane.compile.program import Request, compiled
 from backplane.compile.source_map import failed_at, place_of
+from backplane.compile.sparse import in_rows, makers
 from backplane.core.graph import (
     Constant,
     Graph,
@@ -214,12 +215,23 @@ def as_built(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> lis
 
 
 def call_stepwise(
-    plan: Plan, values: Sequence[Any], stepper: Stepper, graph: Graphs = as_built
+    plan: Plan,
+    values: Sequence[Any],
+    stepper: Stepper,
+    graph: Graphs = as_built,
+    thin: Set[Tensor] = frozenset(),
 ) -> list[np.ndarray]:
-    """A function's outputs as NumPy arrays, op by op. A failure changes no variable."""
+    """A function's outputs as NumPy arrays, op by op. A failure changes no variable. The matrices
+    in `thin` are in compressed rows.
+    """
     engine, replace = plan.engine, dict(plan.defaults)
+    outputs, _, parts = in_rows(plan, thin, [])
+    compressed = makers(plan, parts)
     leaves: dict[Tensor, Value] = {}
     for i, (p, value) in enumerate(zip(plan.inputs, values, strict=True)):
+        if p in compressed:
+            leaves |= zip(parts[p].fed(), compressed[p](value).parts, strict=True)
+            continue
         fed = plan.feeds[i](value, engine, False)
         if p.is_phase():
             replace[p] = constant(fed, p.spec.dtype)
@@ -229,8 +241,11 @@ def call_stepwise(
     try:
         leaves |= zip(plan.keys, map(engine.feed, keys), strict=True)
         leaves |= zip(plan.variables, lent(plan.variables, engine), strict=True)
+        for v in compressed.keys() & set(plan.variables):
+            leaves |= zip(parts[v].fed(), compressed[v](v), strict=True)
         # The outputs first: what a gradient gets wrong mostly comes from what is before it.
-        results = stepper.run(graph([*plan.outputs, *plan.news], replace), leaves)
+        count = len(plan.news)
+        results = stepper.run(graph([*outputs[count:], *outputs[:count]], replace), leaves)
     except BaseException:
         undraw(plan.keys, keys)
         raise

@@ -170,7 +170,7 @@ def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
         stepper = Stepper(engine, watch)
         for _ in range(repeat + 1):
             runs.append([])
-            call_stepwise(plan, values, stepper, optimized)
+            call_stepwise(plan, values, stepper, optimized, function.first.thin)
     finally:
         assign(touched, before)
         for key, counter in zip(plan.keys, counters, strict=True):
