@@ -224,7 +224,8 @@ def test_sums_over_any_axes(dtype: str, axes: tuple[int, ...], shape: tuple[int,
 def test_sums_of_float16_do_not_stop_at_2048() -> None:
     x = np.ones((3000, 2), "float16")
     np.testing.assert_array_equal(lower("sum", x, axes=(0,), keepdims=False), [3000, 3000])
-    np.testing.assert_array_equal(lower("mean", 30 * x, axes=(0,), keepdims=False), [30, 30])
+    with K.engine("numpy"):
+        np.testing.assert_array_equal(K.eval(K.mean(K.constant(30 * x), axis=0)), [30, 30])
 
 
 # --- indexing -------------------------------------------------------------------------------------

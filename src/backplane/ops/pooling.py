@@ -16,7 +16,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import HALVES, Spec, is_float
+from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
@@ -35,7 +35,7 @@ from backplane.ops.creation import (
 )
 from backplane.ops.families import moving
 from backplane.ops.indexing import check_fit
-from backplane.ops.reduction import argmax
+from backplane.ops.reduction import argmax, in_single
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import Layout
 
@@ -202,16 +202,14 @@ def _counts(laid: Layout, dtype: str) -> Tensor:
 
 
 @avg_pool.decompose
+@in_single
 def _(x: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
-    dtype = x.spec.dtype
-    wide = "float32" if dtype in HALVES else dtype
-    x = ew.cast(x, dtype=wide) if wide != dtype else x  # Sums of halves lose all digits.
-    y = ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, wide))
-    return ew.cast(y, dtype=dtype) if wide != dtype else y
+    return ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, x.spec.dtype))
 
 
 @avg_pool_grad.decompose
+@in_single
 def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Unpack[Pooling]) -> Tensor:
     sizes = filled(shape, dims)
     laid = _laid(sizes[1:-1], **window)

@@ -10,7 +10,7 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
+from backplane.core.spec import BOOL, FLOAT, HALVES, NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Precision, later_axes, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
@@ -33,6 +33,18 @@ def count(x: Tensor, axes: Sequence[int], dtype: str) -> Tensor:
     return reduce(ew.mul, factors)
 
 
+def in_single(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A composition in float32 for halves, whose sums lose digits or are infinite."""
+
+    def composed(x: Tensor, *others: Tensor, **params: Any) -> Tensor:
+        dtype = x.spec.dtype
+        if dtype not in HALVES:
+            return function(x, *others, **params)
+        return ew.cast(function(ew.cast(x, dtype="float32"), *others, **params), dtype=dtype)
+
+    return composed
+
+
 # --- means and products ---------------------------------------------------------------------------
 
 mean = reduction("mean", "The sum of the elements divided by their number.", FLOAT, linear=(0,))
@@ -44,6 +56,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 
 @mean.decompose
+@in_single
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return ew.div(sum(x, axes=axes, keepdims=keepdims), count(x, axes, x.spec.dtype))
 
@@ -249,19 +262,8 @@ def _largest(x: Tensor, axis: int) -> Tensor:
     return x if x.spec.shape[axis] == 0 else max(x, axes=(axis,), keepdims=True)
 
 
-def _in_single(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A composition in float32 for float16, where sums of exponentials are infinite."""
-
-    def composed(x: Tensor, **params: Any) -> Tensor:
-        if x.spec.dtype != "float16":
-            return function(x, **params)
-        return ew.cast(function(ew.cast(x, dtype="float32"), **params), dtype="float16")
-
-    return composed
-
-
 @softmax.decompose
-@_in_single
+@in_single
 def _(x: Tensor, *, axis: int) -> Tensor:
     e = ew.exp(ew.sub(x, stop_gradient(_largest(x, axis))))
     return ew.div(e, sum(e, axes=(axis,), keepdims=True))
@@ -273,7 +275,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
 
 
 @log_softmax.decompose
-@_in_single
+@in_single
 def _(x: Tensor, *, axis: int) -> Tensor:
     z = ew.sub(x, stop_gradient(_largest(x, axis)))
     return ew.sub(z, ew.log(sum(ew.exp(z), axes=(axis,), keepdims=True)))
@@ -298,7 +300,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 
 @logsumexp.decompose
-@_in_single
+@in_single
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
     y = ew.log(sum(ew.exp(ew.sub(x, shift)), axes=axes, keepdims=True))

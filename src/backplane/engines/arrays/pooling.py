@@ -12,11 +12,10 @@ from typing import Unpack
 
 import numpy as np
 
-from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Pooling
-from backplane.engines.arrays.elementwise import in_wide, masked
+from backplane.engines.arrays.elementwise import masked
 from backplane.engines.arrays.windows import CACHE, Windows
-from backplane.engines.table import Table, Value, host_shape
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 
@@ -96,22 +95,3 @@ def _max_pool_take(v: Value, x: Value, y: Value, positions: Value, **at: Unpack[
         for i, tap in enumerate(taps):
             result[block] += masked(positions[block] == i, tap[block])
     return result
-
-
-@TABLE.add("avg_pool_grad")
-def _avg_pool_grad(g: Value, *dims: Value, shape: Sizes, **at: Unpack[Pooling]) -> Value:
-    sizes = host_shape(shape, dims)
-    windows = _windows(sizes, at)
-    wide = in_wide(g.dtype)
-    share = g / _counts(windows, wide)
-    result = np.zeros((sizes[0], *windows.padded, sizes[-1]), wide)
-    for tap in windows.taps(result):
-        tap += share
-    return windows.crop(result).astype(g.dtype, copy=False)
-
-
-@lru_cache
-def _counts(windows: Windows, dtype: np.dtype) -> Value:
-    """The number of elements that are no padding, for each place of the window."""
-    inside = windows.pad(np.ones((1, *windows.sizes, 1), dtype))
-    return np.sum(list(windows.taps(inside)), 0, dtype=dtype)

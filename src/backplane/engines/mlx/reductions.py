@@ -70,11 +70,6 @@ def cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
     return mx.split(found, [whole * BLOCK + left], axis)[0] if left else found
 
 
-def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
-    """A mean that divides the sum that `total` gives."""
-    return total(x, axes, keepdims) / math.prod([x.shape[axis] for axis in axes])
-
-
 def _in_own_dtype(function: Lowering) -> Lowering:
     """A reduction that MLX does in 32 bits for small integers, and in 16 for half floats."""
 
@@ -87,7 +82,6 @@ def _in_own_dtype(function: Lowering) -> Lowering:
 
 
 sum_ = TABLE.add("sum")(_in_own_dtype(total))
-TABLE.add("mean")(_in_own_dtype(mean))
 TABLE.add("prod")(_in_own_dtype(mx.prod))
 
 

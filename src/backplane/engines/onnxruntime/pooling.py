@@ -112,15 +112,6 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
     return masked
 
 
-@TABLE.add("max_pool_take", reads=(0, 3), unless=lambda specs, **at: _gaps(specs[1], **at))
-def max_pool_take(
-    v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Pooling]
-) -> Symbol:
-    """`v` at the positions."""
-    taken = node("Gather", channels_first(v).reshape((-1,)), channels_first(positions), axis=0)
-    return channels_last(taken, v.rank)
-
-
 @TABLE.add(
     "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
 )

@@ -46,7 +46,10 @@ KERNELS = Table.joined(
                 elementwise,
                 ("barrier", "bitcast", "check_numerics", "print", "shift_left", "shift_right"),
             ),
-            (reductions, ("sum_to", "softmax", "softmax_grad", "log_softmax", "logsumexp")),
+            (
+                reductions,
+                ("sum_to", "softmax", "softmax_grad", "log_softmax", "logsumexp", "sort", "top_k"),
+            ),
             (indexing, ("scatter", "scatter_add", "dynamic_slice", "dynamic_slice_grad")),
             (linear, ("rows_matmul",)),
         )

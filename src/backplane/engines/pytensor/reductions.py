@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums and sorting."""
+"""Reductions and cumulative sums."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ TABLE = Table()
 def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The sum in the operand's dtype; PyTensor's default widens small integers."""
     return pt.sum(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
-
-
-@TABLE.add("mean", unless=lambda specs, **_: specs[0].dtype != "float16")
-def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """The mean of float16, whose sum float16 may not hold."""
-    return in_single(pt.mean)(x, axis=axes, keepdims=keepdims)
 
 
 @TABLE.add("prod")
@@ -70,19 +64,3 @@ def _cumulative(function: Lowering) -> Lowering:
 
 TABLE.add("cumsum")(_cumulative(pt.cumsum))
 TABLE.add("cumprod")(_cumulative(pt.cumprod))
-
-
-@TABLE.add("top_k")
-def top_k(x: Value, *, k: int) -> list[Value]:
-    """The k largest along the last axis, and where they are."""
-    # A stable ascending sort of the reversed row, read backwards: descending, first of ties first.
-    order = pt.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
-    indices = x.shape[-1] - 1 - order
-    return [pt.take_along_axis(x, indices, axis=-1), pt.cast(indices, "int32")]
-
-
-@TABLE.add("sort")
-def sort(x: Value) -> list[Value]:
-    """The elements along the last axis in ascending order, and where they were."""
-    order = pt.argsort(x, axis=-1, kind="stable")
-    return [pt.take_along_axis(x, order, axis=-1), pt.cast(order, "int32")]
