@@ -53,6 +53,13 @@ class Sum(frozenset[tuple[Product, float]]):
         ((product, factor),) = self if len(self) == 1 else ((None, 0.0),)
         return factor if product == ONE else None
 
+    @property
+    def atom(self) -> Any:
+        """The atom that it is, if it is one."""
+        ((product, factor),) = self if len(self) == 1 else ((ONE, 0.0),)
+        ((x, exponent),) = product if len(product) == 1 else ((None, 0),)
+        return x if (factor, exponent) == (1, 1) else None
+
 
 ZERO = Sum()
 
@@ -230,12 +237,9 @@ def _quotient(x: Sum, y: Sum) -> Sum:
 
 def _root(x: Sum) -> Sum:
     """`K.sqrt` takes the square root of max(x, 0)."""
-    if len(x) == 1:
-        (((product, factor),)) = x
-        if factor == 1 and len(product) == 1:
-            ((inner, exponent),) = product
-            if isinstance(inner, Call) and inner.op is ew.maximum and ZERO in inner.operands:
-                x = next(y for y in inner.operands if y) if exponent == 1 else x
+    inner = x.atom
+    if isinstance(inner, Call) and inner.op is ew.maximum and ZERO in inner.operands:
+        x = next(y for y in inner.operands if y)
     return power(x, 0.5)
 
 

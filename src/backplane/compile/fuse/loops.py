@@ -233,7 +233,7 @@ class _LoopUnifier(Unifier):
             yield match
             return
         x, y = (_grouped(products[0].operands[0]) for products in (ours, theirs))
-        matrix, other = (_only(products[0].operands[1]) for products in (ours, theirs))
+        matrix, other = (products[0].operands[1].atom for products in (ours, theirs))
         for longer in self.sums(x, y, match):
             bound = {**longer.bound, matrix: [other]}
             yield from self._products(ours[1:], theirs[1:], longer._replace(bound=bound))
@@ -246,18 +246,11 @@ def _terms(form: Sum) -> tuple[list[Call], list[Call]] | None:
     """The products with matrices, and the other terms, of a sum in which nothing else stands."""
     terms: tuple[list[Call], list[Call]] = [], []
     for product, number in form:
-        x = _only(Sum([(product, number)]))
+        x = Sum([(product, number)]).atom
         if x is None or not _is_weighted(x):
             return None
         terms[x.op is identity].append(x)
     return terms
-
-
-def _only(form: Sum) -> Any:
-    """The atom that a sum is, if it is one."""
-    ((product, number),) = form if len(form) == 1 else ((frozenset(), 0),)
-    ((x, exponent),) = product if len(product) == 1 else ((None, 0),)
-    return x if (number, exponent) == (1, 1) else None
 
 
 def _weights(pattern: _Pattern, step: _Step, order: Sequence[int]) -> list[Tensor] | None:
@@ -297,7 +290,7 @@ def _joined(pattern: _Pattern, match: Match, row: Spec, state: Spec) -> list[Ten
 
 
 def _node(x: Call) -> Tensor:
-    node: Tensor = _only(x.operands[0])
+    node: Tensor = x.operands[0].atom
     return node
 
 

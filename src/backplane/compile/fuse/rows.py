@@ -17,7 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from backplane.compile.fuse.algebra import Algebra, Call, Sum, atom, number_of, plus, scales, times
+from backplane.compile.fuse.algebra import (
+    ONE,
+    Algebra,
+    Call,
+    Sum,
+    atom,
+    number_of,
+    plus,
+    scales,
+    times,
+)
 from backplane.compile.fuse.numbers import tensor_of
 from backplane.compile.fuse.readers import terms_of, uses_of
 from backplane.compile.fuse.unify import ONCE, by_tensors
@@ -199,13 +209,9 @@ def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
 def _multiple(t: Tensor) -> tuple[Sum, Tensor]:
     """The number and the tensor whose product `t` is."""
     form = by_tensors(Algebra(opens=scales)(t))
-    if len(form) == 1:
-        ((product, factor),) = form.items()
-        if len(product) == 1:
-            ((x, exponent),) = product
-            if isinstance(x, Tensor) and exponent == 1:
-                return factor, x
-    return ONCE, t
+    ((product, factor),) = form.items() if len(form) == 1 else ((ONE, ONCE),)
+    x = Sum([(product, 1.0)]).atom
+    return (factor, x) if isinstance(x, Tensor) else (ONCE, t)
 
 
 def _rows_added(x: Tensor, factor: Sum, gradients: Sequence[Tensor]) -> Tensor:
