@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core.context import changed, current, user_line
-from backplane.core.graph import Tensor, constant, toposort
+from backplane.core.graph import Tensor, toposort
 from backplane.core.hooks import HOOKS
 from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.spec import is_float
@@ -14,7 +14,7 @@ from backplane.core.variable import Variable
 from backplane.ops.creation import full
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
-from backplane.ops.switches import guarded, switches
+from backplane.ops.switches import Guard, switches
 
 Cotangents = dict[Tensor, Any]
 Picked = dict[Tensor, dict[int, Tensor]]
@@ -91,7 +91,8 @@ def gradients(
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where and node.where.of_gradient()
                 here.masked = node in switched or switches(node)
-                under = _Switched(table[node], switched) if here.masked else None
+                g = table[node] if isinstance(table[node], list) else [table[node]]
+                under = Guard([t for t in g if t is not None], switched) if here.masked else None
                 # The kernel of a group's gradient multiplies, where its single rules are guarded.
                 if node in groups and under is None:
                     _backward_group(groups[node], table, connected)
@@ -134,7 +135,7 @@ def _backward(
     table: Cotangents,
     connected: set[Tensor],
     picked: Picked,
-    under: _Switched | None,
+    under: Guard | None,
 ) -> None:
     """Hand the cotangent of `node` on to its operands."""
     op = node.op
@@ -162,21 +163,6 @@ def _backward(
         _accumulate(table, x, cotangent, under)
 
 
-class _Switched:
-    """A node under a switch: what its rule finds is 0 where its cotangents are."""
-
-    def __init__(self, g: Any, below: set[Tensor]) -> None:
-        """`below`: the nodes under a switch, which the operands of this one join."""
-        self.below = below
-        self.sources = [t for t in g if t is not None] if isinstance(g, list) else [g]
-        self.mark = constant(0).serial
-
-    def safe(self, x: Tensor, cotangent: Tensor) -> Tensor:
-        """The cotangent that the operand `x` gets."""
-        self.below.add(x)
-        return guarded(cotangent, self.sources, self.mark)
-
-
 def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
     """The groups that nobody asks for an inner gradient of, by their ends."""
     groups = HOOKS["groups"](order)
@@ -196,7 +182,7 @@ def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> 
 
 
 def _accumulate(
-    table: Cotangents, x: Tensor, cotangent: Tensor | None, under: _Switched | None = None
+    table: Cotangents, x: Tensor, cotangent: Tensor | None, under: Guard | None = None
 ) -> None:
     if cotangent is None:
         return

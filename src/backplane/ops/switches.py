@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from backplane.core.graph import Graph, Placeholder, Tensor, rebuild, toposort
+from backplane.core.graph import Graph, Placeholder, Tensor, constant, rebuild, toposort
 from backplane.ops.effects import branch
 from backplane.ops.elementwise import div, mul, mul_no_nan, number, one
 
@@ -40,17 +40,23 @@ def _holds(graph: Graph) -> bool:
     return bool(graph.cache["switches"])
 
 
-def guarded(found: Tensor, sources: Collection[Tensor], mark: int) -> Tensor:
-    """The cotangents that a rule has `found` for the cotangents `sources`, but 0 where these are 0.
-    Its nodes have serial numbers above `mark`.
+class Guard:
+    """Makes the cotangents that a rule finds for the cotangents `sources` 0 where these are 0. The
+    nodes of the rule have serial numbers above `mark`, by default that of a tensor made now.
     """
-    return _Guard(sources, mark).visit(found)[0]
 
-
-class _Guard:
-    def __init__(self, sources: Collection[Tensor], mark: int) -> None:
-        self.mark = mark
+    def __init__(
+        self, sources: Collection[Tensor], below: set[Tensor], mark: int | None = None
+    ) -> None:
+        """`below`: the nodes under a switch, which the operands of this rule join."""
+        self.below = below
+        self.mark = constant(0).serial if mark is None else mark
         self.seen: dict[Tensor, tuple[Tensor, bool]] = {t: (t, True) for t in sources}
+
+    def safe(self, x: Tensor, cotangent: Tensor) -> Tensor:
+        """The cotangent that the operand `x` gets."""
+        self.below.add(x)
+        return self.visit(cotangent)[0]
 
     def visit(self, node: Tensor) -> tuple[Tensor, bool]:
         """The replacement for a node, and whether it is computed from the cotangents."""
@@ -83,7 +89,6 @@ class _Guard:
             return mul_no_nan(as_branch(inputs[0]), inputs[1])
         if not op.scales or op is mul_no_nan or op.decomposition is None or len(inputs) < 2:
             return node
-        inner = _Guard([inputs[i]], self.mark)
         plain = op.decomposition(*inputs, **node.params)
-        safe = inner.visit(plain)[0]
+        safe = Guard([inputs[i]], set(), self.mark).visit(plain)[0]
         return node if safe is plain else safe
