@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from backplane.core.graph import Tensor
-from backplane.core.spec import FLOAT, HALVES
+from backplane.core.spec import FLOAT
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
@@ -42,7 +43,7 @@ def _is_negative(x: Tensor) -> Tensor:
     )
 
 
-@atan2.decompose
+@partial(ew.in_single, atan2)
 def _(y: Tensor, x: Tensor) -> Tensor:
     """The arc tangent of a quotient t from 0 to 1, by a rational approximation on |t| ≤ 0.66. A
     larger t is turned by 45 degrees before.
@@ -50,12 +51,9 @@ def _(y: Tensor, x: Tensor) -> Tensor:
     Exact to 2e-16 in float64. Source: the coefficients of `atan` in S. L. Moshier's Cephes library,
     atan.c (https://www.netlib.org/cephes/).
     """
-    dtype = x.spec.dtype
-    if dtype in HALVES:
-        return ew.cast(atan2(ew.cast(y, dtype="float32"), ew.cast(x, dtype="float32")), dtype=dtype)
 
     def number(value: float) -> Tensor:
-        return scalar(value, dtype)
+        return scalar(value, x.spec.dtype)
 
     a, b = ew.abs(y), ew.abs(x)
     low, high = ew.minimum(a, b), ew.maximum(a, b)

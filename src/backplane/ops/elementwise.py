@@ -9,14 +9,13 @@ of gradients need, as long as f is finite.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
-
-import numpy as np
+from typing import Any
 
 from backplane.core.approximations import CENTRE, FAR_TAIL, TAIL, Rational
-from backplane.core.graph import Constant, Tensor
-from backplane.core.primitive import primitive
+from backplane.core.graph import Constant, Tensor, is_scalar
+from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import (
     BOOL,
     DTYPES,
@@ -48,9 +47,7 @@ from backplane.ops.elementwise_families import Op as Op
 
 def number(x: Tensor) -> float | None:
     """The value of a constant scalar, None for anything else."""
-    if isinstance(x, Constant) and isinstance(x.value, np.ndarray) and x.value.ndim == 0:
-        return float(x.value)
-    return None
+    return float(x.value) if is_scalar(x) else None
 
 
 def one(x: Tensor) -> Constant:
@@ -61,6 +58,24 @@ def one(x: Tensor) -> Constant:
 def zero(x: Tensor) -> Constant:
     """The number 0 in the dtype of `x`."""
     return scalar(0, x.spec.dtype)
+
+
+def in_single(op: Primitive[Any], rule: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Decompose `op` by `rule`, and for halves by `op` itself in float32."""
+
+    def composed(*xs: Tensor, **params: object) -> Any:
+        dtype = xs[0].spec.dtype
+        if dtype in HALVES:
+            wide = [cast(x, dtype="float32") if is_float(x.spec.dtype) else x for x in xs]
+            results = op(*wide, **params)
+            if not op.multiple:
+                return cast(results, dtype=dtype)
+            return [cast(t, dtype=dtype) if is_float(t.spec.dtype) else t for t in results]
+        if rule is None:
+            raise NotImplementedError(f"{op.name} needs a kernel for {dtype}")
+        return rule(*xs, **params)
+
+    return op.decompose(composed)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -202,7 +217,7 @@ def polynomial(x: Tensor, *coefficients: float) -> Tensor:
     return reduce(lambda total, c: add(mul(total, x), c), scalars)
 
 
-@erf.decompose
+@partial(in_single, erf)
 def _(x: Tensor) -> Tensor:
     """Two rational approximations: up to 1 that of erf(x) / x, in x², and above that of (1 −
     erf(x)) · e^x², in x.
@@ -211,8 +226,6 @@ def _(x: Tensor) -> Tensor:
     Cephes library, ndtr.c (https://www.netlib.org/cephes/), after W. J. Cody, Rational Chebyshev
     approximations for the error function (Mathematics of Computation 23, 1969).
     """
-    if x.spec.dtype in HALVES:
-        return cast(erf(cast(x, dtype="float32")), dtype=x.spec.dtype)
     # Beyond 6 the result is 1 even in float64. The quotient must not become ∞ / ∞ there.
     a = minimum(abs(x), scalar(6, x.spec.dtype))
     z = mul(a, a)
@@ -239,11 +252,9 @@ def _rational(x: Tensor, coefficients: Rational) -> Tensor:
     return div(polynomial(x, *coefficients[0]), polynomial(x, *coefficients[1]))
 
 
-@erfinv.decompose
+@partial(in_single, erfinv)
 def _(x: Tensor) -> Tensor:
     """±inf at ±1 and NaN beyond."""
-    if x.spec.dtype in HALVES:
-        return cast(erfinv(cast(x, dtype="float32")), dtype=x.spec.dtype)
 
     def number(value: float) -> Tensor:
         return scalar(value, x.spec.dtype)

@@ -8,16 +8,15 @@ decomposition (arXiv:1602.07527).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.primitive import Primitive, primitive
-from backplane.core.spec import FLOAT, HALVES, Spec, check_dtype, is_float
+from backplane.core.primitive import primitive
+from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
@@ -102,21 +101,6 @@ def matrices(name: str, x: Spec, square: bool = False) -> None:
         raise ValueError(f"{name}: the matrices in x must be square, got shape {x.shape}")
 
 
-def in_single(op: Primitive[Any]) -> Callable[..., Any]:
-    """The decomposition for halves, which no library factorizes: computed in float32."""
-
-    def rule(*xs: Tensor, **params: object) -> Any:
-        dtype = xs[0].spec.dtype
-        if dtype not in HALVES:
-            raise NotImplementedError(f"{op.name} needs a kernel for {dtype}")
-        results = op(*[ew.cast(x, dtype="float32") for x in xs], **params)
-        if not op.multiple:
-            return ew.cast(results, dtype=dtype)
-        return [ew.cast(t, dtype=dtype) if is_float(t.spec.dtype) else t for t in results]
-
-    return op.decompose(rule)
-
-
 def known(g: Cotangents, y: Sequence[Tensor]) -> list[Tensor]:
     """The cotangents of results, zeros where there is none."""
     return [sh.zeros_like(t) if c is None else c for c, t in zip(g, y, strict=True)]
@@ -143,7 +127,7 @@ def _(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return symmetric(both)
 
 
-in_single(cholesky)
+ew.in_single(cholesky)
 
 # --- equations ------------------------------------------------------------------------------------
 
@@ -176,7 +160,7 @@ def _(
     return [triangle(ew.neg(to_a), lower=lower, beyond=int(unit)), to_b]
 
 
-in_single(triangular_solve)
+ew.in_single(triangular_solve)
 
 
 @primitive(memory=Memory.FRESH, linear=(1,))
@@ -244,7 +228,7 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor) -> Tensor | None:
     return times(permutation_matrix(order, x.spec.dtype), inner, tx=True)
 
 
-in_single(lu)
+ew.in_single(lu)
 
 
 def determinant_parts(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -318,4 +302,4 @@ def _qr_back(to_q: Tensor, to_r: Tensor, q: Tensor, r: Tensor) -> Tensor:
     return turned(cotangent)
 
 
-in_single(qr)
+ew.in_single(qr)

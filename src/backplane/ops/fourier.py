@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import FLOAT, HALVES, Spec, check_dtype
+from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
@@ -54,13 +55,10 @@ def inverse_fft(re: Tensor, im: Tensor) -> Pair:
     return ew.div(a, n), ew.div(b, n)
 
 
-@fft.decompose
+@partial(ew.in_single, fft)
 def _(re: Tensor, im: Tensor) -> list[Tensor]:
     """Products with the transform's matrix; angles of kt modulo n stay exact for large numbers."""
     dtype = re.spec.dtype
-    if dtype in HALVES:
-        parts = fft(ew.cast(re, dtype="float32"), ew.cast(im, dtype="float32"))
-        return [ew.cast(t, dtype=dtype) for t in parts]
     n = count(re, (re.ndim - 1,), "int64")
     k = arange(scalar(0, "int64"), n, scalar(1, "int64"), dtype="int64")
     turns = ew.mod(ew.mul(sh.expand_dims(k, axes=(1,)), sh.expand_dims(k, axes=(0,))), n)

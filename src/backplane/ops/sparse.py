@@ -10,14 +10,15 @@ last row are padding: their value is 0, and there is no such row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
-from backplane.core.spec import HALVES, NUMBER, Spec, check_dtype, is_integer
+from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
 from backplane.core.traits import Axis, Memory, Precision
 from backplane.ops.creation import Amount, shaped, shaped_as, size_at
-from backplane.ops.elementwise import add, cast, mul, sub
+from backplane.ops.elementwise import add, cast, in_single, mul, sub
 from backplane.ops.indexing import gather, scatter_add
 from backplane.ops.shaping import expand_dims, reshape, sum
 
@@ -60,14 +61,10 @@ def row_count(offsets: Tensor) -> Amount:
     return size - 1 if isinstance(size, int) else sub(size, constant(1, "int32"))
 
 
-@rows_matmul.decompose
+@partial(in_single, rows_matmul)  # Sums of many entries need more digits.
 def _(
     values: Tensor, columns: Tensor, offsets: Tensor, rows: Tensor, across: Tensor, y: Tensor
 ) -> Tensor:
-    places = columns, offsets, rows, across
-    if y.spec.dtype in HALVES:  # Sums of many entries need more digits.
-        wide, wide_y = (cast(x, dtype="float32") for x in (values, y))
-        return cast(rows_matmul(wide, *places, wide_y), dtype=y.spec.dtype)
     if None in (across.spec.shape[0], y.spec.shape[0]):  # It fails if the sizes differ.
         y = shaped(reshape, [size_at(across, 0), size_at(y, 1)], y)
     products = mul(expand_dims(values, axes=(1,)), gather(y, columns, axis=0))

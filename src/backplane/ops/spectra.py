@@ -18,7 +18,6 @@ from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
 from backplane.ops.effects import stop_gradient
 from backplane.ops.factorization import (
-    in_single,
     known,
     matrices,
     smaller,
@@ -89,7 +88,7 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor, *, full: bool) -> Tensor:
     return cotangent
 
 
-in_single(svd)
+ew.in_single(svd)
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
@@ -115,7 +114,7 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor) -> Tensor:
     return symmetric(times(cotangent, v, ty=True))
 
 
-in_single(eigh)
+ew.in_single(eigh)
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
@@ -130,7 +129,7 @@ def eig(x: Spec) -> list[Spec]:
     return [values, values, x, x]
 
 
-in_single(eig)
+ew.in_single(eig)
 
 
 # --- vectors whose signs are the same on every engine ---------------------------------------------
