@@ -54,11 +54,6 @@ def numbers(array: np.ndarray) -> Numbers:
     )
 
 
-def is_bad(array: np.ndarray) -> bool:
-    """Whether some number is NaN or infinite."""
-    return array.dtype.kind not in "biu" and not bool(np.isfinite(array).all())
-
-
 def complaint(
     message: str, has_nan: object, has_inf: object, line: tuple[str, int] | None = None
 ) -> FloatingPointError:
@@ -70,7 +65,7 @@ def complaint(
 
 def check(array: np.ndarray, message: str) -> None:
     """Raise what `K.check_numerics` raises if a number is NaN or infinite."""
-    if is_bad(array):
+    if array.dtype.kind not in "biu" and not np.isfinite(array).all():
         raise complaint(message, np.isnan(array).any(), np.isinf(array).any())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from backplane.core.hooks import HOOKS
 from backplane.core.spec import DTYPES, KEY, Spec
 from backplane.core.tensor import Primitive
 
@@ -45,15 +44,3 @@ def native_spec(engine: Any, value: object) -> Spec:
             "library"
         )
     return spec
-
-
-def engine_of(value: object) -> Any:
-    """The engine whose tensor `value` is, or None for anything else. Imports no library."""
-    return HOOKS["engine_of"](value)
-
-
-def value_of(value: object) -> Any:
-    """The native value that an object of another library, such as a variable of Keras 3, stands
-    for. Other values are returned as they are.
-    """
-    return HOOKS["value_of"](value)

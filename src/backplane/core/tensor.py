@@ -85,14 +85,11 @@ class Tensor(KerasAttributes):
 
     if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
 
+        @boundary
         def __getattr__(self, name: str) -> Any:
             tell = HOOKS.get("lacks")
             more = "" if name.startswith("_") or tell is None else tell(name)
-            try:
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
-            except AttributeError as error:
-                hide(error)
-                raise
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
 
     @property
     def dtype(self) -> DType:
@@ -185,20 +182,14 @@ class Tensor(KerasAttributes):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return HOOKS["array"](self, dtype)
 
+    @boundary
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
-        try:
-            return HOOKS["ufunc"](ufunc, method, inputs, options)
-        except Exception as error:
-            hide(error)
-            raise
+        return HOOKS["ufunc"](ufunc, method, inputs, options)
 
+    @boundary
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        try:
-            return HOOKS["array_function"](function, args, kwargs)
-        except Exception as error:
-            hide(error)
-            raise
+        return HOOKS["array_function"](function, args, kwargs)
 
     @classmethod
     def __torch_function__(

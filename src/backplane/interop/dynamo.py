@@ -94,25 +94,18 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     except (TypeError, ValueError) as error:
         explain(error, function, args, kwargs)
         return str(error)
-    if not (traced.reusable or _draws_freely(traced)):
-        return f"K.{function.__name__} {_why_not(traced)}"
+    if traced.variables or traced.foreign:
+        return f"K.{function.__name__} uses tensors that are not among its arguments"
+    if any(key.given for key in traced.keys):  # Without a seed, the numbers are PyTorch's own.
+        return (
+            f"K.{function.__name__} draws random numbers with a seed: they would be the same at "
+            "each call"
+        )
     made = f"p{len(vars(PROGRAMS))}"
     setattr(PROGRAMS, made, _runner(traced))
     if key is not None:
         _found[key] = (made, traced)
     return made
-
-
-def _draws_freely(traced: Trace) -> bool:
-    """Whether only unseeded random numbers, PyTorch's own here, keep a trace from serving again."""
-    freely = not any(key.given for key in traced.keys)
-    return freely and not (traced.variables or traced.foreign)
-
-
-def _why_not(traced: Trace) -> str:
-    if traced.keys:
-        return "draws random numbers with a seed: they would be the same at each call"
-    return "uses tensors that are not among its arguments"
 
 
 def _restored(described: Any, specs: list[Spec]) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from backplane.core import registry
 from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
 from backplane.core.hooks import HOOKS
+from backplane.core.registry import native_spec
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
@@ -39,14 +39,14 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
         return as_tensor(HOOKS["to_dense"](value))
     if isinstance(value, np.ndarray | np.generic):
         return _constant(checked(value, value), dtype)
-    value = registry.value_of(value)
+    value = HOOKS["value_of"](value)
     if isinstance(value, Tensor):  # It stands for a tensor of ours.
         return value
-    engine = registry.engine_of(value)
+    engine = HOOKS["engine_of"](value)
     if engine is not None:
         # A variable counts as the value that it has now.
         held = engine.as_value(value) if engine.is_variable(value) else value
-        return Constant(held, registry.native_spec(engine, value))
+        return Constant(held, native_spec(engine, value))
     if isinstance(value, list | tuple) and _holds_tensor(value):
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
