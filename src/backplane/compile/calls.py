@@ -376,10 +376,6 @@ class _Writer:
                 wrong.append(f"{name}.shape[0] % {parts}")
         else:
             wrong.append(f"{name}.shape != {tuple(spec.shape)!r}")
-        at_once = self.engine.feeds_at_once
-        if at_once:
-            wrong.append(f"not {at_once[0].format(x=name)}")
-            source.names["feed"] = at_once[1]
         with source.block(f"if {' or '.join(wrong)}:"):
             source.line(f"{name} = f{i}({name}, engine, False)")
         if not self.engine.takes_arrays:

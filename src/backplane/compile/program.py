@@ -277,7 +277,8 @@ def emitter_for(graph: Prepared) -> Emitter:
         engine,
         news={graph.outputs[i] for i in request.state.values()},
         order=graph.order,
-        writes="out" in engine.capabilities or (not eager and engine.writes(options)),
+        writes="out" in engine.capabilities
+        or (not eager and "blocks" in engine.capabilities and not options.get("compile")),
         hands_out=eager or bool(options.get("native")),
     )
 

@@ -17,7 +17,6 @@ class OnDevice(Engine):
     """Mixin in front of an engine's class: values are made, and programs run, inside of `here`."""
 
     takes_arrays: ClassVar[bool] = False
-    feeds_at_once = None
     device: str
 
     def __init__(self, name: str) -> None:

@@ -20,9 +20,6 @@ class Called(Values):
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are, so that `feed` returns its argument.
     """
-    feeds_at_once: ClassVar[tuple[str, Callable[[np.ndarray], Value]] | None] = None
-    """A condition over `{x}`, and a function of the library. If an array of the right dtype meets
-    the condition, the function feeds it, as `feed` would. That saves one call of Python."""
 
     def feed(self, array: np.ndarray) -> Value:
         """The value that a compiled program takes for an input, given an array of exactly the right

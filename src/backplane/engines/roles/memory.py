@@ -29,12 +29,6 @@ class Memory(Values):
         """
         return False
 
-    def writes(self, options: Mapping[str, Any]) -> bool:
-        """Whether compiled programs with these options write to memory that they have made, by
-        lowerings that take `out`. With the capability `out`, all programs do.
-        """
-        return False
-
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
         """A value with the content of `value`, an array or a value of this library, cast to
         `dtype`. On a mesh it lies in that layout; None stands for the whole on every device.

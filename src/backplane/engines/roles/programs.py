@@ -40,14 +40,15 @@ class Programs(Values):
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `unsigned`
     (arithmetic of uint16 … uint64), `eager` (lowerings run on values at once), `out` (values are
     NumPy arrays, and lowerings write to an array that they are given), `blocks` (large arrays are
-    computed in blocks, by the functions of `Engine.blocks`), `steps` (loops run in Python, by
-    `Engine.steps`, over lowerings that take `out`), `static` (a program is compiled anew for each
-    set of input shapes), `once` (a computation that runs once need not be compiled as a whole),
-    `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
-    compiler computes element-wise operations together with the large result that they follow, so
-    they cost nothing), `lazy` (a program builds a graph of the library, which chooses the order),
-    `mesh` (programs run over several devices, by `Engine.on_mesh`), `freezes` (programs have a form
-    in which variables are constants, by `Engine.repeated`)."""
+    computed in blocks, by the functions of `Engine.blocks`; programs that the library does not
+    compile write over what they have made, by lowerings that take `out`), `steps` (loops run in
+    Python, by `Engine.steps`, over lowerings that take `out`), `static` (a program is compiled anew
+    for each set of input shapes), `once` (a computation that runs once need not be compiled as a
+    whole), `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses`
+    (the compiler computes element-wise operations together with the large result that they follow,
+    so they cost nothing), `lazy` (a program builds a graph of the library, which chooses the
+    order), `mesh` (programs run over several devices, by `Engine.on_mesh`), `freezes` (programs
+    have a form in which variables are constants, by `Engine.repeated`)."""
     table: Table
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any], Any] | None] = None
     """The function that reads a state of the process, the one that sets it, and the state in which

@@ -44,9 +44,6 @@ class TorchEngine(Engine):
     capabilities = frozenset({"host_shapes", "unsigned", "eager", "steps", "mesh"}) | (
         frozenset() if devices.ACCELERATED else {"blocks"}
     )
-    # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
-    # takes no negative strides.
-    feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     place: torch.device | None = None
     """The device on which all programs run, if there is one."""
@@ -122,7 +119,9 @@ class TorchEngine(Engine):
         return super().constant(value, dtype)
 
     def feed(self, array: np.ndarray) -> Value:
-        """A tensor in the array's memory, where PyTorch can have that."""
+        """A tensor in the array's memory, where PyTorch can have that. It would warn of read-only
+        memory, although a program never writes to what it is fed.
+        """
         if array.flags.writeable and not devices.ACCELERATED:
             try:
                 return torch.from_numpy(array)
@@ -208,10 +207,6 @@ class TorchEngine(Engine):
     def blocks(self) -> Blocks:
         """PyTorch's calls."""
         return BLOCKS
-
-    def writes(self, options: Mapping[str, Any]) -> bool:
-        """Unless `torch.compile` or an accelerator reuses memory. No tape watches programs."""
-        return not (options.get("compile") or devices.ACCELERATED)
 
     def devices(self) -> list[str]:
         """All devices: accelerators first."""

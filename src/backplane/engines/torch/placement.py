@@ -44,7 +44,6 @@ class Torch(TorchEngine):
 class DeviceEngine(OnDevice, Torch):
     """PyTorch, whose programs run on one device."""
 
-    feeds_at_once = None
     named = staticmethod(devices.named)
 
     def here(self) -> AbstractContextManager[Any]:

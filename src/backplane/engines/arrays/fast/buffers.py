@@ -87,7 +87,7 @@ def for_values() -> Buffers:
 
 # --- blocks ---------------------------------------------------------------------------------------
 
-UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def _flat(*arrays: Value) -> Sequence[Value]:
@@ -101,9 +101,7 @@ def _rows(x: Value, elements: int) -> int:
 
 
 def _combined(name: str, parts: Sequence[Any], x: Value, dtype: str) -> Any:
-    kind = np.dtype(dtype)
-    total = UFUNCS[name].reduce(np.array(parts, kind))
-    return total / kind.type(x.size) if name == "mean" else total
+    return UFUNCS[name].reduce(np.array(parts, np.dtype(dtype)))
 
 
 BLOCKS = Blocks(

@@ -27,7 +27,6 @@ class MeshEngine(TorchEngine):
 
     capabilities = TorchEngine.capabilities - {"blocks", "steps"}
     writes_over = False
-    feeds_at_once = None
 
     def __init__(self, plain: TorchEngine, mesh: Mesh) -> None:
         self.mesh, self.grid = mesh, processes.grid_of(mesh)
@@ -95,10 +94,6 @@ class MeshEngine(TorchEngine):
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Parts are not written over."""
-        return False
-
-    def writes(self, options: Mapping[str, Any]) -> bool:
         """Parts are not written over."""
         return False
 
