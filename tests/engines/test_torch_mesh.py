@@ -57,7 +57,7 @@ def test_in_two_processes(tmp_path):
 @pytest.mark.slow
 def test_in_four_processes(tmp_path):
     names = [name for name in (*BY_ROWS, *BY_GRID, *OTHERS) if name != THREADS]
-    check(4, "checks", tmp_path, *names, MESH_DEVICES="4", MESH_STEPS="25")
+    check(4, "checks", tmp_path, *names, MESH_DEVICES="4", MESH_STEPS="10")
 
 
 def check_losses(folder, count):

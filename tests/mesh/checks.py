@@ -29,7 +29,7 @@ from mesh.programs import PROGRAMS, losses
 
 DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
 LONG = int(os.environ.get("MESH_STEPS", "100"))
-"""Steps of training by rows and columns."""
+"""Steps of training by rows and columns, and at most so many by rows."""
 ROWS = {"batch": DEVICES}
 GRID = {"batch": DEVICES // 2, "model": 2}
 
@@ -375,7 +375,7 @@ def _refuses_bad_parts(engine: Any, good: Path, bad: Path, values: np.ndarray) -
             K.save_state(bad.parent / f"nowhere-{engine.process}" / "state", {"w": w})
 
 
-BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS, 20) for name in PROGRAMS}
+BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS, min(20, LONG)) for name in PROGRAMS}
 BY_GRID = {
     f"{name} by rows and columns": partial(equal_losses, name, GRID, LONG) for name in PROGRAMS
 }
