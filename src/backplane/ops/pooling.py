@@ -7,16 +7,13 @@ that the forward pass found, so an engine need not search for the maxima again. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Unpack
 
-import numpy as np
-
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import Spec, is_float, neutral
 from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
@@ -132,10 +129,6 @@ avg_pool_grad.vjps(lambda c, y, g, *dims, shape, **window: avg_pool(c, **window)
 # --- decompositions -------------------------------------------------------------------------------
 
 
-def _lowest(dtype: str) -> float:
-    return -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
-
-
 def _laid(sizes: Sequence[Amount], pool: Ints, strides: Ints, padding: Padding) -> Layout:
     return win.layout(sizes, pool, strides, padding)
 
@@ -155,7 +148,7 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 @max_pool.decompose
 def _(x: Tensor, **window: Unpack[Pooling]) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
-    x = laid.pad(x, _lowest(x.spec.dtype))
+    x = laid.pad(x, neutral(x.spec.dtype, "max"))
     # Nothing reads these positions, so they are never computed: the decomposed gradients may get
     # those of any engine, and find the maxima again. But `max_pool` has two results.
     positions = argmax(stack([laid.read(x, at) for at in laid.offsets()], 0), axis=0)
@@ -166,7 +159,7 @@ def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
     """For each place in a window: the windows whose first maximum is there."""
     # A window of nothing but the lowest number must not find its maximum in the padding.
     inside = _inside(laid, True, "bool") if laid.is_padded else None
-    x = laid.pad(x, _lowest(x.spec.dtype))
+    x = laid.pad(x, neutral(x.spec.dtype, "max"))
     before: Tensor | None = None
     for at in laid.offsets():
         hit = ew.equal(laid.read(x, at), y)

@@ -12,6 +12,7 @@ from typing import Unpack
 
 import numpy as np
 
+from backplane.core.spec import neutral
 from backplane.core.windows import Ints, Pooling
 from backplane.engines.arrays.elementwise import masked
 from backplane.engines.arrays.windows import CACHE, Windows
@@ -29,8 +30,7 @@ def _max_pool(
     x: Value, *, wanted: tuple[bool, ...] = (True, True), **at: Unpack[Pooling]
 ) -> list[Value]:
     windows = _windows(x.shape, at)
-    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    first, *taps = windows.taps(windows.pad(x, lowest))
+    first, *taps = windows.taps(windows.pad(x, neutral(x.dtype.name, "max")))
     y = np.empty(first.shape, x.dtype)
     number = np.min_scalar_type(windows.elements).type
     positions = np.empty(y.shape, number) if wanted[1] else None

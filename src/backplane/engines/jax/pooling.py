@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from backplane.core.spec import neutral
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.jax.reductions import extreme
 from backplane.engines.jax.windows import Windows, zero
@@ -44,8 +45,7 @@ def _max_pool(x: Value, *, wanted: tuple[bool, bool], **given: Any) -> list[Valu
 
 
 def _lowest(x: Value) -> Value:
-    whole = jnp.issubdtype(x.dtype, jnp.integer)
-    return np.asarray(np.iinfo(x.dtype).min if whole else -np.inf, x.dtype)
+    return np.asarray(neutral(x.dtype.name, "max"), x.dtype)
 
 
 def _of_slices(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:

@@ -7,13 +7,14 @@ order.
 
 from __future__ import annotations
 
-import math
 from typing import Unpack
 
 import mlx.core as mx
 
+from backplane.core.spec import neutral
 from backplane.core.windows import Ints, Placement, Pooling
 from backplane.engines.mlx.elementwise import masked
+from backplane.engines.mlx.values import NAMES
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -30,11 +31,6 @@ def _padded(x: Value, place: Placement, value: float) -> Value:
     return mx.pad(x, place.around, constant_values=constant)
 
 
-def _lowest(dtype: mx.Dtype) -> float:
-    """The smallest value of a dtype, which never wins a maximum."""
-    return -math.inf if mx.issubdtype(dtype, mx.floating) else mx.iinfo(dtype).min
-
-
 @TABLE.add("max_pool", wanted=True)
 def max_pool(x: Value, *, wanted: tuple[bool, ...], **at: Unpack[Pooling]) -> list[Value]:
     """The maxima, and at which place of its window each of them is, if anybody asks."""
@@ -42,7 +38,7 @@ def max_pool(x: Value, *, wanted: tuple[bool, ...], **at: Unpack[Pooling]) -> li
     if 0 in place.counts:
         y = mx.zeros((x.shape[0], *place.counts, x.shape[-1]), x.dtype)
         return [y, mx.zeros(y.shape, mx.uint16)]
-    x = _padded(x, place, _lowest(x.dtype))
+    x = _padded(x, place, neutral(NAMES[x.dtype], "max"))
     if not wanted[1]:
         return [_maxima(x, place), None]
     y, *parts = [x[index] for index in place.indices]

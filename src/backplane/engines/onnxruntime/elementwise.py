@@ -96,12 +96,6 @@ def sigmoid(x: Symbol) -> Symbol:
     return node("Reciprocal", node("Add", number(1, x.dtype), node("Exp", node("Neg", x))))
 
 
-@TABLE.add("softplus")
-def softplus(x: Symbol) -> Symbol:
-    """log(1 + exp(x)); the kernel, which is for float32 only, takes longer."""
-    return node("Add", node("Relu", x), log1p(node("Exp", node("Neg", node("Abs", x)))))
-
-
 @TABLE.add("expm1")
 @through({"float16": "float32"})
 def expm1(x: Symbol) -> Symbol:

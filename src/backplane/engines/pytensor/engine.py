@@ -36,8 +36,8 @@ class PyTensorEngine(ArrayEngine):
     missing_dtypes = frozenset({"bfloat16"})
 
     def __init__(self) -> None:
-        own = kernels(self), control.lowerings(self), natives(self)
-        joined = Table.of_rooms(__package__, *own)
+        rooms = Table.of_rooms(__package__, control.lowerings(self), natives(self))
+        joined = Table.joined(rooms, kernels(self, rooms))
         self.table = Table()
         self.table.update({name: _noted(entry) for name, entry in joined.items()})
 

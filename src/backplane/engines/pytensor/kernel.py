@@ -17,16 +17,6 @@ from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.engines import get
-from backplane.engines.arrays import (
-    convolution,
-    elementwise,
-    factorizations,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-)
 from backplane.engines.arrays.fast import updates
 from backplane.engines.base import Engine
 from backplane.engines.factorizations import gradient_graph
@@ -34,35 +24,18 @@ from backplane.engines.pytensor.fast.updates import loop
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.table import Axes, Lowering, Table, Value
 
-KERNELS = Table.joined(
-    convolution.TABLE,
-    factorizations.TABLE,
-    pooling.TABLE,
-    random.TABLE,
-    {
-        name: room.TABLE[name]
-        for room, names in (
-            (
-                elementwise,
-                ("barrier", "bitcast", "check_numerics", "print", "shift_left", "shift_right"),
-            ),
-            (
-                reductions,
-                ("sum_to", "softmax", "softmax_grad", "log_softmax", "logsumexp", "sort", "top_k"),
-            ),
-            (indexing, ("scatter", "scatter_add", "dynamic_slice", "dynamic_slice_grad")),
-            (linear, ("rows_matmul",)),
-        )
-        for name in names
-    },
+KERNELS = Table.of_rooms(
+    "backplane.engines.arrays",
     {
         name: entry._replace(function=partial(entry.function, loop=loop))
         for name, entry in updates.TABLE.items()
     },
 )
-"""Of the array lowerings, those that PyTensor needs. Loops and branches come from the engine
-`numpy`, which computes what they hold."""
+"""The array lowerings. Loops and branches come from the engine `numpy`, which computes what they
+hold."""
 
+COMPOSED = frozenset(("relu_grad", "sigmoid_grad", "tanh_grad", "mul_no_nan"))
+"""Primitives that are decomposed into operations of PyTensor."""
 
 Wanted = tuple[bool, ...] | None
 """A flag for each result that is read; None for all of them."""
@@ -195,10 +168,11 @@ def _never_empty(
     return all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
 
 
-def kernels(engine: Engine) -> Table:
-    """Lowerings to `Kernel`."""
+def kernels(engine: Engine, rooms: Table) -> Table:
+    """Lowerings to `Kernel` of what PyTensor's own rooms lack."""
     table = Table()
-    for name, entry in KERNELS.items():
+    for name in KERNELS.keys() - rooms.keys() - COMPOSED:
+        entry = KERNELS[name]
         facts = {"reads": entry.reads, "wanted": entry.wanted, "unless": entry.unless}
         table.build(name, **facts)(partial(lowering, engine, name))
     for name in ("softmax", "log_softmax", "logsumexp"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Unpack
 
 import torch
 
-from backplane.core.spec import HALVES, Spec
+from backplane.core.spec import HALVES, Spec, neutral
 from backplane.core.windows import Padding, Pooling, Window, windows
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.convolution import (
@@ -19,7 +18,7 @@ from backplane.engines.torch.convolution import (
     on_two_axes,
     planned,
 )
-from backplane.engines.torch.dtypes import SIGNED
+from backplane.engines.torch.dtypes import NAMES, SIGNED
 from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
@@ -79,7 +78,7 @@ class _Kernels:
             return [empty, empty.to(torch.int64)]
         compared = x.to(torch.float64) if x.is_cuda and not x.is_floating_point() else x
         y, positions = MAX[self.rank](
-            channels_first(plan.pad(compared, _lowest(compared.dtype))),
+            channels_first(plan.pad(compared, neutral(NAMES[compared.dtype], "max"))),
             self.pool, self.strides, plan.amounts, self.ones, plan.ceil,
         )  # fmt: skip
         positions = channels_last(positions)
@@ -142,11 +141,6 @@ class _Kernels:
     def _valid(self, x: Value, plan: Plan) -> Value:
         """The number of elements of each window that are no padding."""
         return self._total(plan.pad(x.new_ones((1, *plan.sizes, 1))))
-
-
-def _lowest(dtype: torch.dtype) -> Any:
-    """The smallest value of a dtype, which never wins a maximum."""
-    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
 def _lacks_kernel(specs: Sequence[Spec], **params: Any) -> bool:
