@@ -8,12 +8,12 @@ import numpy as np
 
 from backplane import config
 from backplane.core.graph import Tensor, constant
-from backplane.ops import control, indexing, reduction
+from backplane.ops import control, reduction
 from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, shaped_as, size_at
-from backplane.ops.indexing import pad, scatter_add
+from backplane.ops.indexing import pad, part, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
@@ -47,12 +47,12 @@ def beam_search(
         logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=rg.IMPOSSIBLE)
     search = _Search(logs, lengths, width)
     score, labels = search.run(paths)
-    best = indexing.slice(score, slices=((None, None, 1), (0, paths, 1)))
+    best = part(score, 1, 0, paths)
     reached = best > rg.IMPOSSIBLE / 2
     best = ew.where(reached, best, constant(-math.inf, best.spec.dtype))
     ends = []
     for k in range(paths):
-        path = squeeze(_part(labels, k), axes=(2,))
+        path = squeeze(part(labels, 2, k, k + 1), axes=(2,))
         path = cast_to(permuted(path, (1, 0)), "int64")
         keep = path >= 0
         (path,) = rg.compacted(keep, path, fill=-1)
@@ -61,10 +61,6 @@ def beam_search(
             (path,) = rg.compacted(keep, path, fill=-1)
         ends.append(path if whole else rg.narrowed(path, keep))
     return ends, best
-
-
-def _part(labels: Tensor, k: int) -> Tensor:
-    return indexing.slice(labels, slices=((None, None, 1), (None, None, 1), (k, k + 1, 1)))
 
 
 BASES = np.array([1_000_003, 998_244_353], "int64")
@@ -173,13 +169,13 @@ class _Search:
         before = ew.where(match, before, self.impossible)
         from_parent = reduction.max(before, axes=(1,), keepdims=False)
         own = rg.picked(log, ew.maximum(last, rg.integer(0)))
-        blank = indexing.slice(log, slices=((None, None, 1), (-1, None, 1)))
+        blank = part(log, 1, -1)
         ends = [ways[2] + blank, rg.log_sum([ways[1], from_parent]) + own]
         return [ew.maximum(t, self.impossible) for t in ends]
 
     def extended(self, log: Tensor, ways: list[Tensor], last: Tensor, match: Tensor) -> Tensor:
         """Log-probabilities of sequences with one more label, except those in the beam already."""
-        labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
+        labels = part(log, 1, None, -1)
         numbers = rg.row(rg.row(rg.positions(labels, 1)))
         longer = _before(numbers, ways, last) + expand_dims(labels, axes=(1,))
         # Each sequence j whose parent i is in the beam marks its place (i, label) as taken.

@@ -19,7 +19,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import shaped, size_at, sizes_of
-from backplane.ops.indexing import flip, pad
+from backplane.ops.indexing import flip, pad, part
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.reduction import count
 
@@ -301,9 +301,8 @@ def _split(name: str, uneven: bool) -> Any:
             more = size % count
             sizes = [size // count + (i < more) for i in range(count)]
             ends = list(itertools.accumulate(sizes))[:-1]
-        whole = (slice(None),) * place
         bounds = zip([0, *ends], [*ends, None], strict=True)
-        return [x[(*whole, slice(start, stop))] for start, stop in bounds]
+        return [part(x, place, start, stop) for start, stop in bounds]
 
     return split
 
@@ -319,16 +318,16 @@ def _take(a: Any, indices: Any, axis: Any = None, out: None = None) -> Tensor:
         x, axis = shaping.flatten(x), 0
     place = as_axis(axis, x)
     whole = (slice(None),) * place
-    part: Tensor = x[(*whole, indices if isinstance(indices, Tensor) else np.asarray(indices))]
-    return part
+    taken: Tensor = x[(*whole, indices if isinstance(indices, Tensor) else np.asarray(indices))]
+    return taken
 
 
 @of(np.diff, k="slice")
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
     x = as_tensor(a)
-    whole = (slice(None),) * as_axis(axis, x)
+    place = as_axis(axis, x)
     for _ in range(as_int(n, "n")):
-        x = x[(*whole, slice(1, None))] - x[(*whole, slice(None, -1))]
+        x = part(x, place, 1) - part(x, place, None, -1)
     return x
 
 

@@ -152,8 +152,6 @@ def variable(
         raise TypeError(f"K.variable: constraint must be a function, got {described(constraint)}")
     array = _values(value, as_dtype(dtype), "K.variable: value")
     as_name(name, "K.variable: name")
-    if constraint is not None and not callable(constraint):
-        raise TypeError(f"K.variable: constraint must be a function, got {constraint!r}")
     meet()
     unique = context.unique_name(name or "Variable")
     made = Variable(array, unique, constraint, is_sparse_matrix(value))

@@ -11,13 +11,14 @@ from backplane.backend._errors import call_given, described, returned
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.types import TensorLike, Tree
 from backplane.core.context import changed
-from backplane.core.graph import Tensor, constant
+from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
 from backplane.ops import control
-from backplane.ops.creation import arange, dim, full
+from backplane.ops.creation import dim, full
 from backplane.ops.elementwise import less, where
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.ragged import column, positions, row
 from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, transpose, zeros_like
 
 __all__ = ["rnn"]
@@ -126,11 +127,8 @@ def _time_major_inputs(inputs: Tree, time_major: bool) -> list[Tensor]:
 
 def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
     """The mask that keeps the steps below each sample's length."""
-    n = x.spec.shape[0]
-    size = dim(x, axis=0) if n is None else constant(n, "int32")
-    times = arange(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
     lengths = reshape(cast_to(lengths, "int32"), shape=(-1,))
-    mask = less(expand_dims(times, axes=(1,)), expand_dims(lengths, axes=(0,)))
+    mask = less(column(positions(x, 0)), row(lengths))
     return mask if time_major else _swapped(mask)
 
 

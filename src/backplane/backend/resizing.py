@@ -13,7 +13,7 @@ from backplane.backend.activation import float_tensor
 from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops.creation import Amount, shaped, sizes_of
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import part
 from backplane.ops.lift import as_tensor
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
 
@@ -71,12 +71,8 @@ def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
     """`x` with `factor - 1` values between neighbours along `axis`; the last repeats itself."""
     if factor == 1:
         return x
-
-    def part(start: int) -> Tensor:
-        return slice(x, slices=(*[ALL] * axis, (start, None, 1), *[ALL] * (x.ndim - axis - 1)))
-
     here = expand_dims(x, axes=(axis + 1,))
-    after = expand_dims(concat(part(1), part(-1), axis=axis), axes=(axis + 1,))
+    after = expand_dims(concat(part(x, axis, 1), part(x, axis, -1), axis=axis), axes=(axis + 1,))
     share = np.arange(factor, dtype="float64").reshape((factor, *[1] * (x.ndim - axis - 1)))
     y = here + (after - here) * as_tensor((share / factor).astype(x.spec.dtype))
     return _merged(y, x, {axis: factor})

@@ -20,8 +20,7 @@ from backplane.core.context import watcher
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.sizes import assuming
 from backplane.core.spec import Spec
-from backplane.ops import indexing
-from backplane.ops.shaping import squeeze
+from backplane.ops.shaping import item
 
 
 class First(NamedTuple):
@@ -202,7 +201,7 @@ def request_of(
     """
     # Keys travel as one array, so a call converts once, however many random ops there are.
     packed = Placeholder(Spec((len(plan.keys), 4), "uint32"))
-    rows: dict[Tensor, Tensor] = {k: _row(packed, i) for i, k in enumerate(plan.keys)}
+    rows: dict[Tensor, Tensor] = {k: item(packed, i) for i, k in enumerate(plan.keys)}
     replace = {**plan.replaced(switches), **rows}
     fed = [*plan.fed, *([packed] if plan.keys else []), *plan.variables]
     graph, fed, parts = in_rows(plan, first.thin, fed)
@@ -213,11 +212,6 @@ def request_of(
         rows=first.rows,
     )  # fmt: skip
     return request, parts
-
-
-def _row(packed: Tensor, index: int) -> Tensor:
-    part = indexing.slice(packed, slices=((index, index + 1, 1), (None, None, 1)))
-    return squeeze(part, axes=(0,))
 
 
 def _joined(values: Sequence[Any]) -> list[Any]:

@@ -20,8 +20,7 @@ from backplane.ops.bodies import over, trace
 from backplane.ops.creation import sizes_among
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.families import Cotangents
-from backplane.ops.indexing import ALL, pad
-from backplane.ops.indexing import slice as slice_
+from backplane.ops.indexing import pad, part
 from backplane.ops.shaping import concat, squeeze, sum_to_like, zeros_like
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
@@ -307,13 +306,12 @@ def first_items(xs: Sequence[Tensor], *, reverse: bool = False) -> list[Tensor]:
     Keras did. A tensor that the step builds in its first call and uses in later ones (recurrent
     layers keep their dropout masks so) then stands before the loop, and is the same for all steps.
     """
-    part = (-1, None, 1) if reverse else (0, 1, 1)
+    start, stop = (-1, None) if reverse else (0, 1)
     items = []
     for x in xs:
         if x.spec.shape[0] == 0:
             x = pad(x, padding=((0, 1), *[(0, 0)] * (x.ndim - 1)), value=0)
-        row = slice_(x, slices=(part, *[ALL] * (x.ndim - 1)))
-        items.append(squeeze(row, axes=(0,)))
+        items.append(squeeze(part(x, 0, start, stop), axes=(0,)))
     return items
 
 
@@ -369,10 +367,10 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 
     The arithmetic is in int64, where no product overflows, because not all engines multiply uint32.
     """
-    last = cast(slice_(key, slices=((3, 4, 1),)), dtype="int64")
+    last = cast(part(key, 0, 3, 4), dtype="int64")
     mixed = add(add(mul(last, constant(40503, "int64")), counter), constant(1, "int64"))
     word = cast(bit_and(mixed, constant(0xFFFFFFFF, "int64")), dtype="uint32")
-    return concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
+    return concat(part(key, 0, 0, 3), word, axis=0)
 
 
 # --- while ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from backplane.core.windows import Convolving, Ints, Sliding
 from backplane.ops import windows as win
 from backplane.ops.creation import check_sizes, filled, full, given, shaped, shaped_as, sizes_of
 from backplane.ops.elementwise import add, mul
-from backplane.ops.indexing import ALL, check_fit, slice
+from backplane.ops.indexing import check_fit, part
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
@@ -70,7 +70,7 @@ def _without_channels(x: Tensor, kernel: Tensor, **window: Unpack[Convolving]) -
     sums = sum(_with_channels(x, inputs * window["groups"]), axes=(last,), keepdims=True)
     axes = (last - 1,) if filters else (last - 1, last)
     y = conv(sums, sum(kernel, axes=axes, keepdims=True), **{**window, "groups": 1})
-    return y if filters else slice(y, slices=(*[ALL] * last, (0, 0, 1)))
+    return y if filters else part(y, last, 0, 0)
 
 
 def _no_gradient_by_x(
@@ -290,7 +290,7 @@ def _weights(kernel: Tensor) -> list[Tensor]:
     """One vector for each element of a window, each as a matrix of one row."""
     *size, _, filters = _known(kernel)
     rows = reshape(kernel, shape=(prod(size), filters))
-    return [slice(rows, slices=((i, i + 1, 1), ALL)) for i in range(prod(size))]
+    return [part(rows, 0, i, i + 1) for i in range(prod(size))]
 
 
 def _repeated(x: Tensor, multiplier: int) -> Tensor:

@@ -96,6 +96,11 @@ def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
     return Spec((None,), dtype)
 
 
+def numbers(total: Tensor, dtype: str = "int32") -> Tensor:
+    """The vector 0, 1, … before `total`."""
+    return arange(scalar(0, dtype), total, scalar(1, dtype), dtype=dtype)
+
+
 @primitive(memory=Memory.FRESH, stacks=later_axes("axis"))
 def dim(x: Spec, *, axis: int) -> Spec:
     """The size of an axis: an int32 scalar, which is a host value on engines with `host_shapes`."""

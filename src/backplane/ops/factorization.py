@@ -20,9 +20,9 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import arange, scalar
+from backplane.ops.creation import numbers, scalar
 from backplane.ops.families import Cotangents
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import part
 from backplane.ops.linear import matmul
 from backplane.ops.reduction import count
 
@@ -46,8 +46,7 @@ def _numbers(x: Tensor, axis: int, dtype: str = "int32") -> Tensor:
     if n is not None:
         return _known_numbers(n, axis, dtype)
     total = count(x, (x.ndim + axis,), dtype)
-    numbers = arange(scalar(0, dtype), total, scalar(1, dtype), dtype=dtype)
-    return sh.expand_dims(numbers, axes=(0 if axis == -1 else 1,))
+    return sh.expand_dims(numbers(total, dtype), axes=(0 if axis == -1 else 1,))
 
 
 @lru_cache(maxsize=64)
@@ -283,15 +282,10 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor, *, complete: bool) -> Tenso
     if m >= n:
         return _qr_back(to_q, to_r, q, r)
     # x = Q · [U | V]: the last columns are plain products.
-    rest = _columns(x, m, n)
-    to_v = _columns(to_r, m, n)
+    rest, to_v = part(x, -1, m, n), part(to_r, -1, m, n)
     to_q = ew.add(to_q, times(rest, to_v, ty=True))
-    first = _qr_back(to_q, _columns(to_r, 0, m), q, _columns(r, 0, m))
+    first = _qr_back(to_q, part(to_r, -1, 0, m), q, part(r, -1, 0, m))
     return sh.concat(first, times(q, to_v), axis=x.ndim - 1)
-
-
-def _columns(x: Tensor, start: int, stop: int) -> Tensor:
-    return slice(x, slices=(*[ALL] * (x.ndim - 1), (start, stop, 1)))
 
 
 def _qr_back(to_q: Tensor, to_r: Tensor, q: Tensor, r: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import arange, scalar, shaped, sizes_of
+from backplane.ops.creation import numbers, scalar, shaped, sizes_of
 from backplane.ops.families import Cotangents, results_like
 from backplane.ops.linear import matmul
 from backplane.ops.reduction import count
@@ -60,7 +60,7 @@ def _(re: Tensor, im: Tensor) -> list[Tensor]:
     """Products with the transform's matrix; angles of kt modulo n stay exact for large numbers."""
     dtype = re.spec.dtype
     n = count(re, (re.ndim - 1,), "int64")
-    k = arange(scalar(0, "int64"), n, scalar(1, "int64"), dtype="int64")
+    k = numbers(n, "int64")
     turns = ew.mod(ew.mul(sh.expand_dims(k, axes=(1,)), sh.expand_dims(k, axes=(0,))), n)
     share = ew.div(ew.cast(turns, dtype="float64"), ew.cast(n, dtype="float64"))
     angle = ew.mul(share, scalar(2 * math.pi, "float64"))

@@ -73,6 +73,13 @@ def check_fit(name: str, what: str, given: Spec, wanted: Sizes) -> None:
         raise ValueError(f"{name}: {what} has shape {given.shape}, wanted {wanted}")
 
 
+def part(x: Tensor, axis: int, start: int | None, stop: int | None = None) -> Tensor:
+    """The elements from `start` to `stop` along one axis."""
+    place = axis % x.ndim
+    slices = (*[ALL] * place, (start, stop, 1), *[ALL] * (x.ndim - place - 1))
+    return slice(x, slices=slices)
+
+
 slice.vjps(lambda g, y, x, *, slices: shaped_as(slice_grad, x, g, slices=slices))
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
@@ -95,9 +102,7 @@ def split(x: Spec, *, axis: int, sizes: tuple[int, ...]) -> list[Spec]:
 
 @split.decompose
 def _(x: Tensor, *, axis: int, sizes: tuple[int, ...]) -> list[Tensor]:
-    bounds = pairwise(accumulate(sizes, initial=0))
-    after = (ALL,) * (x.ndim - axis - 1)
-    return [slice(x, slices=((ALL,) * axis + ((a, b, 1),) + after)) for a, b in bounds]
+    return [part(x, axis, a, b) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
 @moving(Memory.VIEW, like_first, on_host=True, stacks=later_axes("axes"))

@@ -13,11 +13,11 @@ import numpy as np
 
 from backplane.core.graph import Tensor, constant
 from backplane.ops import elementwise as ew
-from backplane.ops import indexing, reduction
+from backplane.ops import reduction
 from backplane.ops.axes import merge_axes
-from backplane.ops.creation import arange, shaped_as, size_at
+from backplane.ops.creation import numbers, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
-from backplane.ops.indexing import gather, head, pad, scatter_add
+from backplane.ops.indexing import gather, head, pad, part, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, cumsum
 from backplane.ops.shaping import expand_dims, reshape, sum
@@ -39,7 +39,7 @@ def positions(x: Tensor, axis: int) -> Tensor:
     n = x.spec.shape[axis]
     if n is not None:
         return constant(np.arange(n), "int32")
-    return arange(integer(0), size_of(x, axis), integer(1), dtype="int32")
+    return numbers(size_of(x, axis))
 
 
 def _row_starts(x: Tensor) -> Tensor:
@@ -56,8 +56,7 @@ def picked(x: Tensor, columns: Tensor) -> Tensor:
 
 def shifted(x: Tensor, by: int, fill: float) -> Tensor:
     """The columns of a matrix, moved to the right. `fill` comes in on the left."""
-    wider = pad(x, padding=((0, 0), (by, 0)), value=fill)
-    return indexing.slice(wider, slices=((None, None, 1), (None, -by, 1)))
+    return part(pad(x, padding=((0, 0), (by, 0)), value=fill), 1, None, -by)
 
 
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:

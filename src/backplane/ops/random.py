@@ -17,10 +17,9 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import arange, given
-from backplane.ops.indexing import dynamic_slice
-from backplane.ops.indexing import slice as slice_
-from backplane.ops.shaping import Sizes, concat, reshape, squeeze, zeros_like
+from backplane.ops.creation import given, numbers
+from backplane.ops.indexing import dynamic_slice, part
+from backplane.ops.shaping import Sizes, concat, item, reshape, zeros_like
 
 Words = tuple[Tensor, Tensor]
 
@@ -74,21 +73,20 @@ def random_bits(key: Spec, *dims: Spec, shape: Sizes) -> Spec:
 
 @random_bits.decompose
 def _(key: Tensor, *dims: Tensor, shape: Sizes) -> Tensor:
-    w = [_item(key, i) for i in range(4)]
+    w = [item(key, i) for i in range(4)]
     subkey = threefry((w[0], w[1]), (w[2], w[3]))
     known = math.prod(n for n in shape if n is not None)
     if dims:
         total = reduce(ew.mul, [constant(known, "int32"), *dims])
         half = ew.floordiv(ew.add(total, constant(1, "int32")), constant(2, "int32"))
-        steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
-        blocks = ew.cast(steps, dtype="uint32")
+        blocks = ew.cast(numbers(half), dtype="uint32")
     else:
         blocks = constant(np.arange(-(-known // 2)), "uint32")
     both = concat(*threefry(subkey, (blocks, zeros_like(blocks))), axis=0)
     if dims:
         words = dynamic_slice(both, constant(np.zeros(1), "int32"), total, shape=(None,))
     else:
-        words = slice_(both, slices=((0, known, 1),))
+        words = part(both, 0, 0, known)
     return reshape(words, *dims, shape=shape)
 
 
@@ -131,7 +129,7 @@ def portable_uniform(key: Tensor, *dims: Tensor, shape: Sizes, dtype: str) -> Te
     if dtype != "float64":
         return _fraction(random_bits(key, *dims, shape=shape), _KEPT[dtype], dtype)
     pair = random_bits(key, *dims, shape=(2, *shape))
-    high, low = (_item(pair, i) for i in (0, 1))
+    high, low = (item(pair, i) for i in (0, 1))
     fine = ew.mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
     return ew.add(_fraction(high, 27, dtype), fine)
 
@@ -144,12 +142,7 @@ def portable_normal(key: Tensor, *dims: Tensor, shape: Sizes, dtype: str) -> Ten
     """
     work = "float64" if dtype == "float64" else "float32"
     pair = random_bits(key, *dims, shape=(2, *shape))
-    first, second = (_item(pair, i) for i in (0, 1))
+    first, second = (item(pair, i) for i in (0, 1))
     radius = ew.sqrt(ew.mul(constant(-2.0, work), ew.log(_fraction(first, 23, work, 0.5))))
     angle = ew.mul(_fraction(second, 24, work), constant(2 * math.pi, work))
     return ew.cast(ew.mul(radius, ew.cos(angle)), dtype=dtype)
-
-
-def _item(pair: Tensor, index: int) -> Tensor:
-    rest = ((None, None, 1),) * (pair.ndim - 1)
-    return squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,))

@@ -15,8 +15,7 @@ from backplane.ops.creation import full, scalar
 from backplane.ops.elementwise import add, mul, sigmoid, sub, tanh
 from backplane.ops.families import results_like
 from backplane.ops.groups import slopes, through_decomposition
-from backplane.ops.indexing import ALL
-from backplane.ops.indexing import slice as slice_
+from backplane.ops.indexing import part
 from backplane.ops.linear import matmul
 
 
@@ -43,10 +42,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 def _parts(t: Tensor, units: int | None, start: int = 0, stop: int = 4) -> list[Tensor]:
     """The columns of the gates from `start` to `stop`."""
     assert units is not None
-    others = [ALL] * (t.ndim - 1)
-    return [
-        slice_(t, slices=(*others, (n * units, (n + 1) * units, 1))) for n in range(start, stop)
-    ]
+    return [part(t, -1, n * units, (n + 1) * units) for n in range(start, stop)]
 
 
 @primitive(

@@ -15,9 +15,9 @@ from backplane.core.traits import Axis, Memory, Precision, later_axes, like_firs
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
-from backplane.ops.creation import arange, dim, full, scalar, shaped, shaped_as, sizes_of
+from backplane.ops.creation import dim, full, numbers, scalar, shaped, shaped_as, sizes_of
 from backplane.ops.effects import stop_gradient
-from backplane.ops.indexing import ALL, pad, scatter_add, slice
+from backplane.ops.indexing import pad, part, scatter_add
 from backplane.ops.shaping import Axes, reduction
 from backplane.ops.shaping import sum as sum
 
@@ -84,10 +84,9 @@ def _before(x: Tensor, axis: int, reverse: bool = False) -> Tensor:
 
 def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
     """The elements moved on by one along `axis`, or back if `reverse`; `value` fills the gap."""
-    ends = ((0, 1), (1, None, 1)) if reverse else ((1, 0), (None, -1, 1))
-    padding = tuple(ends[0] if i == axis else (0, 0) for i in range(x.ndim))
-    slices = tuple(ends[1] if i == axis else ALL for i in range(x.ndim))
-    return slice(pad(x, padding=padding, value=value), slices=slices)
+    ends, (start, stop) = ((0, 1), (1, None)) if reverse else ((1, 0), (None, -1))
+    padding = tuple(ends if i == axis else (0, 0) for i in range(x.ndim))
+    return part(pad(x, padding=padding, value=value), axis, start, stop)
 
 
 # --- extremes -------------------------------------------------------------------------------------
@@ -161,8 +160,7 @@ def in_rows(g: Tensor, positions: Tensor, x: Tensor) -> Tensor:
     # Rows are laid one after another, so that positions are positions in one long vector.
     flat = sh.reshape(x, shape=(-1,))
     rows, size = count(x, range(x.ndim - 1), "int32"), count(x, (x.ndim - 1,), "int32")
-    numbers = arange(scalar(0, "int32"), rows, scalar(1, "int32"), dtype="int32")
-    starts = ew.mul(numbers, size)
+    starts = ew.mul(numbers(rows), size)
     starts = shaped(sh.reshape, [*sizes_of(x)[:-1], 1], starts)
     places = sh.reshape(ew.add(positions, starts), shape=(-1,))
     summed = shaped_as(scatter_add, flat, sh.reshape(g, shape=(-1,)), places, axis=0)

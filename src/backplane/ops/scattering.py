@@ -11,7 +11,7 @@ from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
 from backplane.core.traits import Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import arange, scalar, shaped, shaped_as, size_at
+from backplane.ops.creation import numbers, scalar, shaped, shaped_as, size_at
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import check_fit, gather, scatter_add
 from backplane.ops.reduction import count
@@ -85,9 +85,9 @@ def scatter_set(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     """
     _check("scatter_set", x.spec, indices.spec, updates.spec)
     total = count(indices, range(indices.ndim), "int32")
-    own = _numbers(count(x, (0,), "int32"))
+    own = numbers(count(x, (0,), "int32"))
     nobody = sh.full_like(own, -1)
-    last = scatter(nobody, sh.reshape(indices, shape=(-1,)), _numbers(total), by="max")
+    last = scatter(nobody, sh.reshape(indices, shape=(-1,)), numbers(total), by="max")
     sizes = [size_at(updates, i) for i in range(updates.ndim)]
     rows = updates
     if indices.ndim != 1:
@@ -100,8 +100,3 @@ def scatter_set(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     # New rows stand before the old ones, and one gather picks from both.
     places = ew.where(ew.less_equal(scalar(0, "int32"), last), last, ew.add(own, total))
     return gather(sh.concat(rows, x, axis=0), places, axis=0)
-
-
-def _numbers(total: Tensor) -> Tensor:
-    """0, 1, … before `total`."""
-    return arange(scalar(0, "int32"), total, scalar(1, "int32"), dtype="int32")

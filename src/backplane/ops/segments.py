@@ -6,7 +6,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.spec import neutral
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import Amount, full, shaped, size_at
-from backplane.ops.indexing import ALL, scatter_add, slice
+from backplane.ops.indexing import part, scatter_add
 from backplane.ops.scattering import Combination, scatter
 
 
@@ -46,5 +46,4 @@ def _with_rest(rows: Tensor, ids: Tensor, number: Amount) -> tuple[list[Amount],
 
 
 def _without_rest(table: Tensor, number: Amount) -> Tensor:
-    slices = ((None, -1, 1), *[ALL] * (table.ndim - 1))
-    return slice(table, slices=slices)
+    return part(table, 0, None, -1)

@@ -25,7 +25,7 @@ from backplane.ops.creation import (
 )
 from backplane.ops.effects import identity
 from backplane.ops.families import moving, other_axes
-from backplane.ops.indexing import ALL, dynamic_slice, slice
+from backplane.ops.indexing import ALL, dynamic_slice, part, slice
 
 Axes = tuple[int, ...]
 Sizes = tuple[int | None, ...]
@@ -312,6 +312,11 @@ def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
         slice(g, slices=tuple(_part(sizes, k) if i == axis else ALL for i in range(g.ndim)))
         for k in range(len(xs))
     ]
+
+
+def item(x: Tensor, index: int) -> Tensor:
+    """`x[index]`, for an index that is not negative."""
+    return squeeze(part(x, 0, index, index + 1), axes=(0,))
 
 
 def scalars_in(vector: Tensor) -> list[Tensor] | None:

@@ -26,7 +26,7 @@ from backplane.ops.factorization import (
     turned,
 )
 from backplane.ops.families import Cotangents
-from backplane.ops.indexing import ALL, pad, slice
+from backplane.ops.indexing import pad, part
 from backplane.ops.reduction import max
 
 
@@ -154,8 +154,7 @@ def _signed_rows(vt: Tensor, signs: Tensor) -> Tensor:
     if have is None or wanted is None:
         raise ValueError("svd: for full factors the last two sizes of x must be known")
     if have >= wanted:
-        cut = (*[ALL] * (signs.ndim - 2), (None, wanted, 1), ALL)
-        return ew.mul(vt, slice(signs, slices=cut))
+        return ew.mul(vt, part(signs, -2, None, wanted))
     border = (*[(0, 0)] * (signs.ndim - 2), (0, wanted - have), (0, 0))
     return ew.mul(vt, pad(signs, padding=border, value=1))
 

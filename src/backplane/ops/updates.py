@@ -29,7 +29,7 @@ from backplane.ops.elementwise import (
     sub,
     where,
 )
-from backplane.ops.indexing import check_fit, gather, scatter_add, slice
+from backplane.ops.indexing import check_fit, gather, part, scatter_add
 from backplane.ops.reduction import cumsum
 from backplane.ops.scattering import scatter_set
 from backplane.ops.shaping import concat, reshape
@@ -305,9 +305,7 @@ def _(g: Tensor, indices: Tensor, *, size: int) -> list[Tensor]:
     flat = cast(reshape(indices, shape=(-1,)), dtype="int32")
     flat = where(less(flat, scalar(0, "int32")), add(flat, scalar(size, "int32")), flat)
     order, positions = sort(flat)
-    before = concat(
-        slice(order, slices=((None, 1, 1),)), slice(order, slices=((None, -1, 1),)), axis=0
-    )
+    before = concat(part(order, 0, None, 1), part(order, 0, None, -1), axis=0)
     places = cumsum(cast(not_equal(order, before), dtype="int32"), axis=0, reverse=False)
     rows = gather(reshape(g, shape=(-1, *g.spec.shape[indices.ndim :])), positions, axis=0)
     sums = shaped_as(scatter_add, rows, rows, places, axis=0)

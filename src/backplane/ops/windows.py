@@ -20,7 +20,7 @@ from backplane.core.windows import Window as Window
 from backplane.ops.creation import Amount, full, scalar, shaped, size_at
 from backplane.ops.effects import check_windows
 from backplane.ops.elementwise import add, maximum
-from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
+from backplane.ops.indexing import ALL, dynamic_slice, pad, part, slice, slice_grad
 from backplane.ops.lift import promoted
 from backplane.ops.shaping import concat, stack
 
@@ -234,7 +234,7 @@ def fold(x: Tensor, laid: Layout, channels: int) -> Tensor:
     for axis, w in enumerate(laid.windows, 1):
         width //= w.size
         starts = range(0, w.size * width, width)
-        chunks = [slice(x, slices=(*[ALL] * last, (i, i + width, 1))) for i in starts]
-        parts = [write(part, laid.padded, (axis, w, offset)) for offset, part in enumerate(chunks)]
+        chunks = [part(x, last, i, i + width) for i in starts]
+        parts = [write(chunk, laid.padded, (axis, w, i)) for i, chunk in enumerate(chunks)]
         x = reduce(add, parts)
     return x

@@ -26,7 +26,7 @@ from backplane.ops.creation import full
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add
 from backplane.ops.groups import is_vector
-from backplane.ops.indexing import ALL
+from backplane.ops.indexing import ALL, part
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import concat, reshape
@@ -305,7 +305,7 @@ def _beside(parts: Sequence[Call], units: int) -> Tensor:
 
 def _cut(t: Tensor, start: int, stop: int) -> Tensor:
     whole = (start, stop) == (0, t.spec.shape[-1])
-    return t if whole else slice_(t, slices=(*[ALL] * (t.ndim - 1), (start, stop, 1)))
+    return t if whole else part(t, -1, start, stop)
 
 
 def _sum(bias: Sequence[Sequence[Call]], units: int, dtype: str) -> Tensor:
