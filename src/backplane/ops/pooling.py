@@ -8,7 +8,7 @@ that the forward pass found, so an engine need not search for the maxima again. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Unpack
 
 from backplane.core.graph import Tensor
@@ -32,7 +32,7 @@ from backplane.ops.creation import (
 )
 from backplane.ops.families import moving
 from backplane.ops.indexing import check_fit
-from backplane.ops.reduction import argmax, in_single
+from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import Layout
 
@@ -194,15 +194,13 @@ def _counts(laid: Layout, dtype: str) -> Tensor:
     return _reduced(_inside(laid, 1, dtype), laid, ew.add)
 
 
-@avg_pool.decompose
-@in_single
+@partial(ew.in_single, avg_pool)  # Sums of halves lose all digits.
 def _(x: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     return ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, x.spec.dtype))
 
 
-@avg_pool_grad.decompose
-@in_single
+@partial(ew.in_single, avg_pool_grad)  # Sums of halves lose all digits.
 def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Unpack[Pooling]) -> Tensor:
     sizes = filled(shape, dims)
     laid = _laid(sizes[1:-1], **window)

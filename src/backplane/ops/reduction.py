@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any
+from collections.abc import Sequence
+from functools import partial, reduce
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import BOOL, FLOAT, HALVES, NUMBER, Spec, check_dtype
+from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Precision, later_axes, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
@@ -33,18 +32,6 @@ def count(x: Tensor, axes: Sequence[int], dtype: str) -> Tensor:
     return reduce(ew.mul, factors)
 
 
-def in_single(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A composition in float32 for halves, whose sums lose digits or are infinite."""
-
-    def composed(x: Tensor, *others: Tensor, **params: Any) -> Tensor:
-        dtype = x.spec.dtype
-        if dtype not in HALVES:
-            return function(x, *others, **params)
-        return ew.cast(function(ew.cast(x, dtype="float32"), *others, **params), dtype=dtype)
-
-    return composed
-
-
 # --- means and products ---------------------------------------------------------------------------
 
 mean = reduction("mean", "The sum of the elements divided by their number.", FLOAT, linear=(0,))
@@ -55,8 +42,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return sh.spread(ew.div(g, count(x, axes, x.spec.dtype)), x, axes, keepdims)
 
 
-@mean.decompose
-@in_single
+@partial(ew.in_single, mean)
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return ew.div(sum(x, axes=axes, keepdims=keepdims), count(x, axes, x.spec.dtype))
 
@@ -260,8 +246,7 @@ def _largest(x: Tensor, axis: int) -> Tensor:
     return x if x.spec.shape[axis] == 0 else max(x, axes=(axis,), keepdims=True)
 
 
-@softmax.decompose
-@in_single
+@partial(ew.in_single, softmax)
 def _(x: Tensor, *, axis: int) -> Tensor:
     e = ew.exp(ew.sub(x, stop_gradient(_largest(x, axis))))
     return ew.div(e, sum(e, axes=(axis,), keepdims=True))
@@ -272,8 +257,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return ew.sub(g, ew.mul(ew.exp(y), sum(g, axes=(axis,), keepdims=True)))
 
 
-@log_softmax.decompose
-@in_single
+@partial(ew.in_single, log_softmax)
 def _(x: Tensor, *, axis: int) -> Tensor:
     z = ew.sub(x, stop_gradient(_largest(x, axis)))
     return ew.sub(z, ew.log(sum(ew.exp(z), axes=(axis,), keepdims=True)))
@@ -297,8 +281,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return ew.mul(ew.div(sh.kept_axes(g, axes, keepdims), total), terms)
 
 
-@logsumexp.decompose
-@in_single
+@partial(ew.in_single, logsumexp)
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
     y = ew.log(sum(ew.exp(ew.sub(x, shift)), axes=axes, keepdims=True))

@@ -12,6 +12,7 @@ import numpy as np
 from backplane.core.numbers import check, show
 from backplane.core.spec import HALVES, Spec, is_float
 from backplane.engines.arrays.special import erfinv
+from backplane.engines.factorizations import is_half
 from backplane.engines.table import Lowering, Table, Value, barrier, check_windows
 
 TABLE = Table.like_numpy(np, {"out": 1})
@@ -96,9 +97,7 @@ def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> 
     return out
 
 
-@TABLE.build("atan2", out=1)
-def _atan2(specs: Sequence[Spec]) -> Lowering:
-    return in_single(lambda specs: np.arctan2, specs)
+TABLE.add("atan2", out=1, unless=is_half)(np.arctan2)
 
 
 @TABLE.add("bitcast")

@@ -14,6 +14,7 @@ from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import HALVES, Spec
 from backplane.engines.arrays.elementwise import in_single, in_wide, on_arrays
 from backplane.engines.arrays.shaping import pad
+from backplane.engines.factorizations import is_half
 from backplane.engines.table import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table()
@@ -196,14 +197,10 @@ def _exponential(function: Callable[..., Value], specs: Sequence[Spec], axes: Ax
     """`function(x, largest, total)` for operands of `specs`. The last two reduce an array over
     `axes`, which they keep as axes of size 1; the largest of no elements is -inf.
     """
-
-    def build(specs: Sequence[Spec]) -> Lowering:
-        lowest = np.dtype(specs[0].dtype).type(-np.inf)
-        largest = _reduced(np.maximum, specs, axes=axes, keepdims=True, initial=lowest)
-        total = summed(specs, axes=axes, keepdims=True)
-        return on_arrays(partial(function, largest=largest, total=total), specs)
-
-    return in_single(build, specs)
+    lowest = np.dtype(specs[0].dtype).type(-np.inf)
+    largest = _reduced(np.maximum, specs, axes=axes, keepdims=True, initial=lowest)
+    total = summed(specs, axes=axes, keepdims=True)
+    return on_arrays(partial(function, largest=largest, total=total), specs)
 
 
 def _softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
@@ -219,8 +216,12 @@ def _log_softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
     return y
 
 
-TABLE.build("softmax")(lambda specs, *, axis: _exponential(_softmax, specs, (axis,)))
-TABLE.build("log_softmax")(lambda specs, *, axis: _exponential(_log_softmax, specs, (axis,)))
+TABLE.build("softmax", unless=is_half)(
+    lambda specs, *, axis: _exponential(_softmax, specs, (axis,))
+)
+TABLE.build("log_softmax", unless=is_half)(
+    lambda specs, *, axis: _exponential(_log_softmax, specs, (axis,))
+)
 
 
 def _has_no_rows(specs: Sequence[Spec], *, axis: int) -> bool:
@@ -244,7 +245,7 @@ def _softmax_grad(g: Value, y: Value, *, axis: int, out: Value | None = None) ->
     return np.multiply(x, y, out=x)
 
 
-@TABLE.build("logsumexp")
+@TABLE.build("logsumexp", unless=is_half)
 def _logsumexp(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
     def logsumexp(x: Value, largest: Reduction, total: Reduction) -> Value:
         shift = largest(x)

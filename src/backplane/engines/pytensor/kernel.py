@@ -19,7 +19,7 @@ from backplane.core.traits import Memory
 from backplane.engines import get
 from backplane.engines.arrays.fast import updates
 from backplane.engines.base import Engine
-from backplane.engines.factorizations import gradient_graph
+from backplane.engines.factorizations import gradient_graph, is_half
 from backplane.engines.pytensor.fast.updates import loop
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.table import Axes, Lowering, Table, Value
@@ -161,11 +161,11 @@ def lowering(
     return lower
 
 
-def _never_empty(
+def _is_decomposed(
     specs: Sequence[Spec], *, axis: int = 0, axes: Axes | None = None, **_: Any
 ) -> bool:
-    """Whether it is known that the axes of an operand have elements."""
-    return all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
+    """Whether it is known that the axes of an operand have elements, or it holds halves."""
+    return is_half(specs) or all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
 
 
 def kernels(engine: Engine, rooms: Table) -> Table:
@@ -177,5 +177,5 @@ def kernels(engine: Engine, rooms: Table) -> Table:
         table.build(name, **facts)(partial(lowering, engine, name))
     for name in ("softmax", "log_softmax", "logsumexp"):
         # Their decompositions, which other linkers compile, take the maximum of each row.
-        table[name] = table[name]._replace(unless=_never_empty)
+        table[name] = table[name]._replace(unless=_is_decomposed)
     return table
