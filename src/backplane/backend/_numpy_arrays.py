@@ -17,7 +17,7 @@ from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axes
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.axes import contracted
 from backplane.ops.creation import shaped, size_at, sizes_of
 from backplane.ops.indexing import flip, pad, part
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -48,9 +48,7 @@ def _inner(a: Any, b: Any, /) -> Tensor:
     x, y = promoted(a, b)
     if not x.ndim or not y.ndim:
         return ew.mul(x, y)
-    if y.ndim == 1:
-        return linear.dot(x, y)
-    return linear.dot(x, _moved(y, [y.ndim - 1], [y.ndim - 2]))
+    return contracted(x, y, [x.ndim - 1], [y.ndim - 1])
 
 
 @of(np.vdot, k="dot")
@@ -79,15 +77,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     of_y = [as_axis(i, y, "axes") for i in of_y]
     if len(of_x) != len(of_y):
         raise ValueError(f"axes must name as many axes of a as of b, got {axes!r}")
-    rest_x = [i for i in range(x.ndim) if i not in of_x]
-    rest_y = [i for i in range(y.ndim) if i not in of_y]
-    count = len(of_x)
-    rows = merge_axes(
-        permuted(x, [*rest_x, *of_x]), [range(len(rest_x)), range(len(rest_x), x.ndim)]
-    )
-    columns = merge_axes(permuted(y, [*of_y, *rest_y]), [range(count), range(count, y.ndim)])
-    product = linear.dot(rows, columns)
-    return reshape_to(product, [*((x, i) for i in rest_x), *((y, i) for i in rest_y)])
+    return contracted(x, y, of_x, of_y)
 
 
 # --- shapes ---------------------------------------------------------------------------------------

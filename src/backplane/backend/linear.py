@@ -17,11 +17,10 @@ from backplane.core.shapes import normalize_axis
 from backplane.core.sparse import SparseTensor
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.axes import contracted, permuted
 from backplane.ops.creation import scalar
 from backplane.ops.einsum import einsum as sum_of_products
 from backplane.ops.lift import as_tensor, cast_to, promoted
-from backplane.ops.linear import matmul as product_of_matrices
 from backplane.ops.operators import matrix_product
 from backplane.ops.shaping import is_broadcast, reshape
 
@@ -58,17 +57,9 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     x, y = promoted(x, y)
     if not x.ndim or not y.ndim:
         raise ValueError(f"x and y need at least one axis, got {_shapes(x, y)}")
-    last, ndim = x.ndim - 1, y.ndim
-    inner = ndim - 2 if ndim > 1 else 0
+    last, inner = x.ndim - 1, max(y.ndim - 2, 0)
     _check_inner(x, last, y, inner)
-    if last == 1 and ndim == 2:
-        return product_of_matrices(x, y, transpose_x=False, transpose_y=False)
-    outer_x = range(last)
-    outer_y = [i for i in range(ndim) if i != inner]
-    rows = merge_axes(x, [outer_x, [last]])
-    columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, ndim)])
-    product = product_of_matrices(rows, columns, transpose_x=False, transpose_y=False)
-    return reshape_to(product, [*((x, i) for i in outer_x), *((y, i) for i in outer_y)])
+    return contracted(x, y, [last], [inner])
 
 
 def _shapes(x: Tensor, y: Tensor) -> str:
@@ -183,21 +174,7 @@ def batch_dot(x: TensorLike, y: TensorLike, axes: Axis | Sequence[Axis] | None =
     _check_inner(x, a, y, b)
     if x.ndim == y.ndim == 2:
         return red.sum(ew.mul(x, y), axes=(1,), keepdims=True)
-    outer_x = [i for i in range(1, x.ndim) if i != a]
-    outer_y = [i for i in range(1, y.ndim) if i != b]
-    swap_x, swap_y = x.ndim == 3 and a == 1, y.ndim == 3 and b == 2
-    rows, columns = x, y
-    if not swap_x:
-        rows = merge_axes(permuted(x, [0, *outer_x, a]), [[0], range(1, x.ndim - 1), [x.ndim - 1]])
-    if not swap_y:
-        columns = merge_axes(permuted(y, [0, b, *outer_y]), [[0], [1], range(2, y.ndim)])
-    product = product_of_matrices(rows, columns, transpose_x=swap_x, transpose_y=swap_y)
-    if x.ndim == y.ndim == 3:
-        return product
-    samples = y if m is None else x
-    return reshape_to(
-        product, [(samples, 0), *((x, i) for i in outer_x), *((y, i) for i in outer_y)]
-    )
+    return contracted(x, y, [a], [b], batch=[(0, 0)])
 
 
 def _batch_axes(axes: object, x: Tensor, y: Tensor) -> tuple[int, int]:

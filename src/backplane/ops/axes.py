@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.ops.creation import dims_and_shape, size_at
+from backplane.ops.linear import matmul
 from backplane.ops.reduction import count
 from backplane.ops.shaping import reshape, transpose
 
@@ -47,3 +48,36 @@ def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
     if not dims and shape == x.spec.shape:
         return x
     return reshape(x, *dims, shape=shape)
+
+
+def contracted(
+    x: Tensor,
+    y: Tensor,
+    left: Sequence[int],
+    right: Sequence[int],
+    batch: Sequence[tuple[int, int]] = (),
+) -> Tensor:
+    """The products of `x` and `y`, summed over the axes `left` of `x`, each paired with one of the
+    axes `right` of `y`. The result has the axes of the batch, of which each is an axis of `x` and
+    one of `y`, then the others of `x`, then the others of `y`.
+    """
+    of_x, of_y = [i for i, _ in batch], [j for _, j in batch]
+    rows = [i for i in range(x.ndim) if i not in (*of_x, *left)]
+    columns = [j for j in range(y.ndim) if j not in (*of_y, *right)]
+    (a, swap_a), (b, swap_b) = _matrices(x, of_x, rows, left), _matrices(y, of_y, right, columns)
+    product = matmul(a, b, transpose_x=swap_a, transpose_y=swap_b)
+    if len(rows) == len(columns) == 1:
+        return product
+    samples = [(y, j) if x.spec.shape[i] is None else (x, i) for i, j in batch]
+    return reshape_to(product, [*samples, *((x, i) for i in rows), *((y, j) for j in columns)])
+
+
+def _matrices(
+    x: Tensor, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+) -> tuple[Tensor, bool]:
+    """The matrices with these rows and columns, and whether each of them is transposed."""
+    if len(rows) == len(columns) == 1 and [*batch, *columns, *rows] == list(range(x.ndim)):
+        return x, True
+    lead, middle = len(batch), len(batch) + len(rows)
+    groups = [*[[i] for i in range(lead)], range(lead, middle), range(middle, x.ndim)]
+    return merge_axes(permuted(x, [*batch, *rows, *columns]), groups), False

@@ -10,9 +10,8 @@ import numpy as np
 from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
 from backplane.ops import elementwise as ew
-from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.axes import contracted, permuted
 from backplane.ops.creation import Amount, dim, scalar, shaped, size_at
-from backplane.ops.linear import matmul
 from backplane.ops.ragged import positions
 from backplane.ops.shaping import broadcast_to, expand_dims, sum
 
@@ -188,19 +187,10 @@ def _product(first: Term, second: Term, kept: set[str]) -> Term:
     rows, columns = [n for n in a if n not in b], [n for n in b if n not in a]
     if not inner:
         return _multiplied(first, second, [*batch, *rows, *columns])
-    left = _grouped(first, batch, rows, inner)
-    right = _grouped(second, batch, inner, columns)
-    product = matmul(left, right, transpose_x=False, transpose_y=False)
-    owners = [(first, n) for n in (*batch, *rows)] + [(second, n) for n in columns]
-    shape = [(t.x, t.letters.index(n)) for t, n in owners]
-    return Term(reshape_to(product, shape), [*batch, *rows, *columns])
-
-
-def _grouped(term: Term, batch: Letters, rows: Letters, columns: Letters) -> Tensor:
-    """The matrices whose rows and columns have these letters."""
-    x = permuted(term.x, [term.letters.index(n) for n in (*batch, *rows, *columns)])
-    lead, middle = len(batch), len(batch) + len(rows)
-    return merge_axes(x, [*[[i] for i in range(lead)], range(lead, middle), range(middle, x.ndim)])
+    left, right = [a.index(n) for n in inner], [b.index(n) for n in inner]
+    pairs = [(a.index(n), b.index(n)) for n in batch]
+    product = contracted(first.x, second.x, left, right, pairs)
+    return Term(product, [*batch, *rows, *columns])
 
 
 def _multiplied(first: Term, second: Term, letters: Letters) -> Term:

@@ -12,9 +12,9 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import numbers, scalar, shaped, sizes_of
+from backplane.ops.axes import contracted
+from backplane.ops.creation import numbers, scalar
 from backplane.ops.families import Cotangents, results_like
-from backplane.ops.linear import matmul
 from backplane.ops.reduction import count
 
 Pair = tuple[Tensor, Tensor]
@@ -67,12 +67,7 @@ def _(re: Tensor, im: Tensor) -> list[Tensor]:
     cos, sin = [ew.cast(f(angle), dtype=dtype) for f in (ew.cos, ew.sin)]
 
     def product(x: Tensor, matrix: Tensor) -> Tensor:
-        sizes = sizes_of(x)
-        known = None not in x.spec.shape[:-1]
-        total = math.prod(sizes[:-1]) if known else count(x, range(x.ndim - 1), "int32")
-        rows = shaped(sh.reshape, [total, sizes[-1]], x)
-        sums = matmul(rows, matrix, transpose_x=False, transpose_y=False)
-        return sh.reshape_like(sums, x)
+        return sh.reshape_like(contracted(x, matrix, [x.ndim - 1], [0]), x)
 
     return [
         ew.add(product(re, cos), product(im, sin)),

@@ -14,7 +14,7 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.hooks import HOOKS
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.axes import contracted, permuted
 from backplane.ops.creation import Amount, arange, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -133,7 +133,7 @@ def matrix_product(x: object, y: object) -> Tensor:
     a = expand_dims(a, axes=(0,)) if row else a
     b = expand_dims(b, axes=(1,)) if column else b
     if a.ndim > 2 and b.ndim == 2:
-        z = _batches_times_matrix(a, b)
+        z = contracted(a, b, [a.ndim - 1], [0])  # One product of all rows; so is its gradient.
     else:
         z = matmul(*_equal_batches(a, b), transpose_x=False, transpose_y=False)
     axes = (*([z.ndim - 2] if row else ()), *([z.ndim - 1] if column else ()))
@@ -143,21 +143,10 @@ def matrix_product(x: object, y: object) -> Tensor:
 _define("matmul", matrix_product, reflected=True)
 
 
-def _batches_times_matrix(a: Tensor, b: Tensor) -> Tensor:
-    """The products of a batch with one matrix as one, of all rows, and so is its gradient."""
-    rows = merge_axes(a, [range(a.ndim - 1), [a.ndim - 1]])
-    product = matmul(rows, b, transpose_x=False, transpose_y=False)
-    return reshape_to(product, [*((a, i) for i in range(a.ndim - 1)), (b, 1)])
-
-
 def _sparse_times_batches(a: Tensor, b: Tensor) -> Tensor:
     """The products of one sparse matrix with a batch: one product, of all columns."""
-    inner, batch = b.ndim - 2, range(b.ndim - 2)
-    front = permuted(b, [inner, *batch, b.ndim - 1])
-    columns = merge_axes(front, [[0], range(1, b.ndim)])
-    product = matmul(a, columns, transpose_x=False, transpose_y=False)
-    apart = reshape_to(product, [(a, 0), *((b, i) for i in batch), (b, b.ndim - 1)])
-    return permuted(apart, [*range(1, b.ndim - 1), 0, b.ndim - 1])
+    product = contracted(a, b, [1], [b.ndim - 2])
+    return permuted(product, [*range(1, b.ndim - 1), 0, b.ndim - 1])
 
 
 def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

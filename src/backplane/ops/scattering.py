@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from backplane.core.graph import Tensor
@@ -11,7 +10,8 @@ from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
 from backplane.core.traits import Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import numbers, scalar, shaped, shaped_as, size_at
+from backplane.ops.axes import merge_axes
+from backplane.ops.creation import numbers, scalar, shaped_as
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import check_fit, gather, scatter_add
 from backplane.ops.reduction import count
@@ -88,15 +88,8 @@ def scatter_set(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     own = numbers(count(x, (0,), "int32"))
     nobody = sh.full_like(own, -1)
     last = scatter(nobody, sh.reshape(indices, shape=(-1,)), numbers(total), by="max")
-    sizes = [size_at(updates, i) for i in range(updates.ndim)]
-    rows = updates
-    if indices.ndim != 1:
-        known = indices.spec.is_static
-        rows = shaped(
-            sh.reshape,
-            [math.prod(sizes[: indices.ndim]) if known else total, *sizes[indices.ndim :]],
-            updates,
-        )
+    rest = range(indices.ndim, updates.ndim)
+    rows = merge_axes(updates, [range(indices.ndim), *[[i] for i in rest]])
     # New rows stand before the old ones, and one gather picks from both.
     places = ew.where(ew.less_equal(scalar(0, "int32"), last), last, ew.add(own, total))
     return gather(sh.concat(rows, x, axis=0), places, axis=0)

@@ -24,7 +24,7 @@ from backplane.keras3.ops.numpy.operands import (
 )
 from backplane.ops import elementwise as ew
 from backplane.ops import operators
-from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.axes import contracted, merge_axes, permuted
 from backplane.ops.einsum import einsum as summed_products
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import cast_to
@@ -59,21 +59,8 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     return multiplied(operators.matrix_product, *map(tensor_of, (x1, x2)))
 
 
-def _contracted(a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
-    """The sum of the products over pairs of axes."""
-    rows, columns = (
-        [i for i in range(t.ndim) if i not in gone] for t, gone in ((a, left), (b, right))
-    )
-    first = permuted(a, [*rows, *left])
-    second = permuted(b, [*right, *columns])
-    first = merge_axes(first, [range(len(rows)), range(len(rows), a.ndim)])
-    second = merge_axes(second, [range(len(right)), range(len(right), b.ndim)])
-    found = product(first, second, transpose_x=False, transpose_y=False)
-    return reshape_to(found, [*[(a, i) for i in rows], *[(b, i) for i in columns]])
-
-
 def _over(left: Sequence[int], right: Sequence[int]) -> Function:
-    return lambda a, b: _contracted(
+    return lambda a, b: contracted(
         a, b, [as_axis(i, a, "axes") for i in left], [as_axis(i, b, "axes") for i in right]
     )
 
