@@ -16,15 +16,16 @@ Each module imports only those above it:
 - `branches`: branches
 - `control`: loops
 - `reduction`: reductions, cumulative operations, normalization
-- `axes`: axes in another order, and axes made one
+- `linear`: products of matrices
+- `axes`: axes in another order, axes made one, products over axes
 - `ragged`: rows of different lengths, sums of probabilities
+- `einsum`: sums of products of tensors
 - `ctc`: a loss of sequences that are not aligned
 - `angles`: the angle of a point
 - `sorting`: the elements of rows in order
 - `scattering`: rows that are combined with rows of a table, and `segments`, by their ids
 - `groups`: what programs write as a dozen operations and libraries compute by one kernel
 - `rectifiers`: piecewise linear activations
-- `linear`: products of matrices, and `einsum`, sums of products of tensors
 - `sparse`: products of matrices in compressed rows
 - `fourier`: Fourier transforms
 - `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues
