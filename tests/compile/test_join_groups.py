@@ -25,6 +25,7 @@ from backplane.ops.groups import (
     silu,
     silu_grad,
 )
+from backplane.ops.shaping import reshape
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(4, 6, 8)).astype("float32")
@@ -176,6 +177,38 @@ def test_each_form_is_recognized_and_computed_once(form: Callable[..., Any]) -> 
     forward, backward = (silu, silu_grad) if form is swish else (forward, backward)
     forward, backward = (hard_silu, hard_silu_grad) if form in HARD else (forward, backward)
     assert (present.count(forward), present.count(backward)) == (1, 1)
+
+
+def test_scale_and_shift_behind_a_reshape_are_those_of_the_group() -> None:
+    """Unless others read what lies between, or the shapes do not fit."""
+    x, gamma, beta = operands(rows)
+    y = channel_groups_with_vectors(x, gamma, beta)
+    slopes = K.gradients(K.sum(K.square(y)), [x, gamma, beta])
+    joined = toposort(join_groups([y, *slopes]))
+    (node,) = [t for t in joined if t.op is normalize]
+    assert [t.shape for t in node.inputs] == [(None, 6, 2, 4), (2, 4), (2, 4)]
+    (merged,) = [t for t in toposort([y]) if t.op is reshape and t.shape == (None, 6, 8)]
+    for outputs in ([y, merged], [y, K.exp(merged)]):
+        (node,) = [t for t in toposort(join_groups(outputs)) if t.op is normalize]
+        assert len(node.inputs) == 1
+    plain = merged.inputs[0]
+    for other in (
+        merged * beta[:1] + beta,
+        merged * K.constant(np.ones((6, 8), "float32")) + beta,
+        K.reshape(plain, (-1, 12, 4)) * beta[:4] + gamma[:4],
+        K.reshape(plain, (-1, 3, 16)) * K.concatenate([beta, gamma]) + K.concatenate([gamma, beta]),
+        merged * merged + beta,
+        merged + beta,
+    ):
+        (node,) = [t for t in toposort(join_groups([other])) if t.op is normalize]
+        assert len(node.inputs) == 1
+
+
+def test_one_vector_may_be_scale_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(x: Any, gamma: Any, beta: Any) -> Any:
+        return channel_groups_with_vectors(x, gamma, gamma) + beta
+
+    check([same], monkeypatch)
 
 
 def test_what_looks_alike_is_left_alone() -> None:

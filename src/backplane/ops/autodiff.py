@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backplane.core.context import changed, current, user_line
+from backplane.core.context import NOTHING, changed, current, user_line
 from backplane.core.graph import Tensor, toposort
 from backplane.core.hooks import HOOKS
 from backplane.core.primitive import OUTPUT, Primitive, outputs_of
@@ -13,7 +13,7 @@ from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.creation import full
 from backplane.ops.elementwise import add
-from backplane.ops.shaping import ones_like, zeros_like
+from backplane.ops.shaping import ones_like, reshape_like, zeros_like
 from backplane.ops.switches import Guard, switches
 
 Cotangents = dict[Tensor, Any]
@@ -35,6 +35,10 @@ class Group(NamedTuple):
     lack axes of size 1."""
     inside: frozenset[Tensor]
     """The nodes on the way from the operands to the end."""
+    views: Mapping[Tensor, Tensor] = NOTHING
+    """The operands that are tensors of the program in another shape, and these."""
+    reshape: Tensor | None = None
+    """The node inside that gives the end its shape, if that is not the shape of `op`'s result."""
 
 
 class Slope(NamedTuple):
@@ -175,10 +179,12 @@ def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> 
     y: Any = group.op(*group.operands, **group.params)
     node = y[0].inputs[0] if group.op.multiple else y
     if group.op.multiple:
+        g = reshape_like(g, y[0]) if group.reshape is not None else g
         g = [g, *[None for _ in y[1:]]]
-    wanted = [t in connected for t in group.operands]
-    for x, cotangent in zip(group.operands, group.op.cotangents(g, y, node, wanted), strict=False):
-        _accumulate(table, x, cotangent)
+    sources = [group.views.get(t, t) for t in group.operands]
+    wanted = [t in connected for t in sources]
+    for x, cotangent in zip(sources, group.op.cotangents(g, y, node, wanted), strict=False):
+        _accumulate(table, x, None if cotangent is None else reshape_like(cotangent, x))
 
 
 def _accumulate(

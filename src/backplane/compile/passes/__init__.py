@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.rows import add_rows
+from backplane.compile.fuse.scales import with_scales
 from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.hold import hold
@@ -334,7 +335,7 @@ def applies(name: str, job: Job) -> bool:
 
 def recognized(order: Sequence[Tensor]) -> list[Group]:
     """The groups whose gradients are primitives, for gradients of what is written out."""
-    return [] if "join_groups" in switched_off() else groups_in(order)
+    return [] if "join_groups" in switched_off() else with_scales(groups_in(order), order)
 
 
 class Optimized(NamedTuple):

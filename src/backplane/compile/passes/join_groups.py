@@ -8,6 +8,7 @@ from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.products import chains_in
 from backplane.compile.fuse.readers import serves, users_of
+from backplane.compile.fuse.scales import with_scales
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
@@ -23,7 +24,7 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     these too. Gradients of groups have already such nodes, which are used again.
     """
     order = toposort(outputs)
-    groups = groups_in(order)
+    groups = with_scales(groups_in(order), order, outputs)
     if not groups:
         return list(outputs)
     users = users_of(order)
@@ -33,7 +34,7 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     for group in groups:
         if _is_closed(group, users, outputs):
             results = _made(group, made)
-            instead[group.end] = results[0]
+            instead[group.end] = _shaped(results[0], group.reshape)
             for t, i in group.others.items():
                 y = results[i]
                 instead[t] = y if t.ndim == y.ndim else squeeze(y, axes=group.params["axes"])
@@ -93,6 +94,11 @@ def _made(group: Group, made: dict[Hashable, Tensor]) -> list[Tensor]:
     if results is None:
         return _listed(group)
     return outputs_of(results) if group.op.multiple else [results]
+
+
+def _shaped(result: Tensor, like: Tensor | None) -> Tensor:
+    """The result, reshaped as a node of the program does it."""
+    return result if like is None else rebuild(like, (result, *like.inputs[1:]), keep_spec=True)
 
 
 def _listed(group: Group) -> list[Tensor]:
