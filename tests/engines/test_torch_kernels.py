@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.engines import get
+from backplane.engines import get, kernels
 
 pytest.importorskip("torch")
 
@@ -98,3 +98,53 @@ def test_kernels_of_one_element_and_other_variables_stay_as_they_are():
     K.function([x], [K.conv2d(x, kernel), shift + 1.0])([_array(2, 4, 4, 3)])
     assert _native(kernel).is_contiguous()
     assert _native(shift).is_contiguous()
+
+
+PRODUCTS = {
+    "one element": ((2, 6, 6, 32), (1, 1, 32, 40), {}),
+    "one element, every second one": ((4, 9, 9, 32), (1, 1, 32, 40), {"strides": (2, 2)}),
+    "few windows": ((8, 3, 3, 32), (3, 3, 32, 40), {"padding": "same"}),
+    "one axis": ((8, 9, 32), (3, 32, 40), {"strides": 2}),
+    "three axes": ((8, 3, 3, 3, 32), (2, 2, 2, 32, 40), {}),
+    "channels too few for oneDNN": ((8, 3, 3, 8), (3, 3, 8, 40), {"padding": "same"}),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("whole", [True, False], ids=["batch known", "batch unknown"])
+def test_products_by_onednn_are_those_of_convolutions(name, whole):
+    """With a bias, and with the gradients by the image, the kernel and the bias."""
+    images, shape, options = PRODUCTS[name]
+    x = K.placeholder(images if whole else (None, *images[1:]))
+    kernel, bias = K.variable(_array(*shape) / 8), K.variable(_array(shape[-1]))
+    convolve = {3: K.conv1d, 4: K.conv2d, 5: K.conv3d}[len(images)]
+    y = K.bias_add(convolve(x, kernel, **options), bias)
+    slopes = K.gradients(K.sum(K.square(y)), [x, kernel, bias])
+    given, found = _array(*images), []
+    every = float("inf")
+    for limits in ({"windows": every, "kernels": every, "products": 0.0},
+                   {"windows": every, "kernels": every, "products": every},
+                   {"windows": 0.0, "kernels": 0.0}):  # fmt: skip
+        with kernels.forced(**{f"torch__{choice}": n for choice, n in limits.items()}):
+            found.append(K.function([x], [y, *slopes])([given]))
+    for results in zip(*found, strict=True):
+        for other in results[1:]:
+            np.testing.assert_allclose(results[0], other, rtol=2e-4, atol=2e-4)
+
+
+def test_products_by_onednn_leave_a_tape_what_it_needs():
+    """Eager convolutions of PyTorch's tensors, and mapped ones."""
+    import torch
+
+    x, kernel = (torch.tensor(_array(*s)) for s in ((4, 3, 3, 32), (1, 1, 32, 40)))
+    with kernels.forced(torch__products=0.0):
+        kernel.requires_grad_()
+        K.sum(K.square(K.conv2d(x, kernel))).backward()
+        with torch.no_grad():
+            y = K.conv2d(x, kernel)
+            mapped = torch.vmap(lambda image: K.conv2d(image[None], kernel)[0])(x)
+    expected = (x.reshape(-1, 32) @ kernel[0, 0]).reshape(4, 3, 3, 40)
+    slope = torch.autograd.grad((expected**2).sum(), kernel)[0]
+    torch.testing.assert_close(kernel.grad, slope, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(y, expected.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(mapped, expected.detach(), rtol=1e-4, atol=1e-4)

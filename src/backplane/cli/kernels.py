@@ -77,6 +77,14 @@ def _convolution(
     return _training(K, K.mean(K.square(y)), [image, window])
 
 
+def _slid(K: Any, dtype: str, side: int, channels: int, batch: int, by_kernel: bool) -> Work:
+    """A convolution, and its gradient by the kernel or by the image."""
+    image = _variable(K, dtype, batch, side, side, channels)
+    window = _variable(K, dtype, 3, 3, channels, channels)
+    y = K.conv2d(image, window, padding="same")
+    return _training(K, K.mean(K.square(y)), [window if by_kernel else image])
+
+
 def _predicted(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
     image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
     return Work([K.conv2d(image, window, padding="same")], whole=True)
@@ -163,10 +171,15 @@ SUMS = [
     for r in (8, 32, 128)
 ]  # fmt: skip
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
-SLIDING = [
-    _conv(batch * n * n / c, (batch, n, n, c), (3, 3, c, c))
-    for batch, n, c in ((8, 8, 16), (2, 2, 512), (8, 2, 512), (8, 4, 256), (8, 8, 256),
-                        (8, 8, 128), (8, 16, 64), (8, 32, 32))
+SLIDING, BY_KERNEL = [
+    [
+        Case(f"3 × 3 over {n} × {n}, {c} to {c} channels, batch {b}", b * n * n / c,
+             partial(_slid, side=n, channels=c, batch=b, by_kernel=by_kernel))
+        for b, n, c in ((8, 8, 16), (2, 2, 512), (8, 2, 512), (4, 4, 512), (8, 4, 256),
+                        (16, 4, 256), (4, 8, 128), (8, 8, 256), (8, 8, 128), (8, 16, 64),
+                        (8, 32, 32))
+    ]
+    for by_kernel in (False, True)
 ]  # fmt: skip
 PRODUCTS = [
     Case(f"{n} × {n} × {n}", n**3, partial(_product, rows=n, inner=n, columns=n))
@@ -200,6 +213,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     **{name: SUMS for name in kernels.CHOICES if name.endswith(".sums")},
     "numpy.blocks": CHAINS,
     "torch.windows": SLIDING,
+    "torch.kernels": BY_KERNEL,
     "torch.phases": PHASES,
     "torch.products": PRODUCTS,
     "torch.narrow": NARROW,

@@ -15,8 +15,9 @@ LIMITS: dict[str, dict[str, float]] = {
     "tensorflow.updates": {"float32": 1048576, "float64": 1048576},
     "theano.updates": {"float32": 262144, "float64": 262144},
     "torch.blocks": {"float32": 4194304},
+    "torch.kernels": {"float32": 11.0, "float64": 11.0},
     "torch.narrow": {"float32": 131072},
-    "torch.phases": {"float32": 11.0, "float64": inf},
+    "torch.phases": {"float32": 45.0, "float64": 0.0},
     "torch.products": {"float32": 4194304},
-    "torch.windows": {"float32": 2.8, "float64": 11.0},
+    "torch.windows": {"float32": 1.4, "float64": 11.0},
 }

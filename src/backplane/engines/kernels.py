@@ -97,6 +97,10 @@ CHOICES = {
     "torch.windows": Choice(
         "windows in the batch, for each output channel", _PRODUCT, _TORCH, "above"
     ),
+    "torch.kernels": Choice(
+        "windows in the batch, for each output channel", "gradient by the kernel: " + _PRODUCT,
+        "PyTorch's kernel for it", "above",
+    ),
     "torch.phases": Choice(
         "channels of an image that strides go over", "gradient by x: a convolution for each phase",
         "PyTorch's transposed convolution", "above",

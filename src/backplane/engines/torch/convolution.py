@@ -20,6 +20,7 @@ from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.fast.phases import Phases
 from backplane.engines.torch.fast.products import Products
+from backplane.engines.torch.linear import USUAL, asking, product_of
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
 
@@ -123,7 +124,7 @@ def on_two_axes(build: Builder) -> Builder:
             result = lowering(*lifted)
             return [y.squeeze(1) for y in result] if type(result) is list else result.squeeze(made)
 
-        return on_one_axis
+        return asking(on_one_axis, lowering)
 
     return lifted
 
@@ -157,13 +158,6 @@ def _order(kernel: Spec) -> Sequence[int] | None:
     return None if whole == 1 else (kernel.ndim - 1, *range(kernel.ndim - 1))
 
 
-IN_ORDER = 1 / 8
-"""The limit of `torch.windows` for convolutions without gradients, over the measured one, if the
-output channels come first in the kernel's memory. 3 × 3 over 8 × 8 took 1.3 ms as a convolution and
-1.6 as a product with batch 4 and 128 channels, 7.7 and 10.6 over 4 × 4 with batch 32 and 256; over
-2 × 2 with batch 32 and 512, 13.0 and 9.0."""
-
-
 @TABLE.build("conv", "conv_bias", order=_order)
 @on_two_axes
 def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
@@ -173,14 +167,14 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan, specs[0].shape, slid)
     convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
+    product = _product_for(specs[0].shape, specs[1].shape, specs[0].dtype)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
         plan = plan_for(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
-        most = few if kernel.stride(-1) == 1 else IN_ORDER * few
-        if plan.serves(x, kernel.shape[-1], groups, most):
-            return plan.conv(x, kernel, bias)
+        if plan.serves(x, kernel.shape[-1], groups, few):
+            return plan.conv(product, x, kernel, *(() if bias is None else (bias,)))
         operands = [channels_first(plan.pad(x)), _output_first(kernel), bias]
         misread = _is_misread(x, plan, strides)
         if misread:
@@ -188,7 +182,7 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
         y = convolve(*operands, strides, plan.amounts, dilation, groups)
         return channels_last(y.to(x.dtype) if misread else y)
 
-    return lowering
+    return asking(lowering, product)
 
 
 @TABLE.build("conv_input_grad")
@@ -203,6 +197,7 @@ def conv_input_grad(
     plan_for = planned(Plan, shape, slid)
     transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
     phases = Phases.of(slid, shape[-1], groups, specs[0].dtype)
+    product = _product_for(shape, specs[1].shape, specs[0].dtype)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
@@ -210,7 +205,7 @@ def conv_input_grad(
             return g.new_zeros(target)
         plan = plan_for(target[1:-1])
         if plan.serves(g, kernel.shape[-1], groups, few):
-            return plan.input_grad(g, kernel)
+            return plan.input_grad(product, g, kernel)
         if phases is not None and g.is_cpu:
             return phases.input_grad(g, kernel, plan)
         x = transposed(
@@ -219,7 +214,7 @@ def conv_input_grad(
         )  # fmt: skip
         return plan.crop(channels_last(x))
 
-    return lowering
+    return asking(lowering, product)
 
 
 @TABLE.build("conv_kernel_grad")
@@ -229,10 +224,11 @@ def conv_kernel_grad(
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
     strides, dilation = at["strides"], at["dilation"]
-    few = limit("torch.windows", specs[0].dtype)
+    few = limit("torch.kernels", specs[0].dtype)
     slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan, specs[0].shape, slid)
     none = [0] * len(strides)
+    product = _product_for(specs[0].shape, kernel_shape, specs[0].dtype)
     *spatial, inputs, outputs = kernel_shape
     # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
     # kernels, which refuse it.
@@ -243,7 +239,7 @@ def conv_kernel_grad(
             return g.new_zeros(kernel_shape)
         plan = plan_for(present_sizes(x)[1:-1])
         if plan.serves(x, outputs, groups, few):
-            return plan.kernel_grad(x, g, kernel_shape)
+            return plan.kernel_grad(product, x, g, kernel_shape)
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         operands = [channels_first(g), channels_first(plan.pad(x)), kernel]
@@ -257,7 +253,12 @@ def conv_kernel_grad(
         gradient = gradient.to(x.dtype) if misread else gradient
         return gradient.permute(*range(2, gradient.ndim), 1, 0)
 
-    return lowering
+    return asking(lowering, product)
+
+
+def _product_for(image: Shape, kernel: Shape, dtype: str) -> Lowering:
+    """The product of windows and kernel."""
+    return product_of(dtype, math.prod([n or USUAL for n in (*image[:-1], *kernel)]))
 
 
 def _window(kernel_shape: Shape) -> Ints:

@@ -1,4 +1,5 @@
 """Lowering of matrix products: PyTorch's own, or oneDNN's where that is faster on this processor.
+Convolutions that are products use the same ones.
 
 PyTorch multiplies float32 matrices by MKL, which is up to two times slower than oneDNN on
 processors that MKL was not written for. PyTorch carries oneDNN as well, and reaches it by the
@@ -31,9 +32,9 @@ def has_onednn() -> bool:
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def onednn(x: Value, y: Value) -> Value:
-    """`x @ y` by oneDNN: float32 matrices on the processor, no tape."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, y.t(), None, "none", [], "")
+def onednn(x: Value, y: Value, bias: Value | None = None) -> Value:
+    """`x @ y + bias` by oneDNN: float32 matrices on the processor, a vector, no tape."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, y.t(), bias, "none", [], "")
 
 
 @functools.cache
@@ -52,7 +53,7 @@ def asks_for_tape(lowering: Lowering) -> bool:
     return hasattr(lowering, "asks_for_tape")
 
 
-def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
+def asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
     """Note that a lowering looks for a tape: always, or if the lowering `as_does` does."""
     if as_does is None or asks_for_tape(as_does):
         lowering.asks_for_tape = True  # type: ignore[attr-defined]
@@ -60,22 +61,40 @@ def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
 
 
 def _by_size(large: float) -> Lowering:
-    """`x @ y` for matrices, by oneDNN from `large` multiplications on."""
+    """`x @ y` for matrices, plus `c` if it is given, by oneDNN from `large` multiplications on."""
 
-    def product(x: Value, y: Value, out: Value | None = None) -> Value:
+    def product(x: Value, y: Value, *c: Value, out: Value | None = None) -> Value:
         rows, inner = x.shape
         columns = y.shape[1]
         if (
-            rows * inner * columns >= large
-            and min(rows, inner, columns) >= 32
-            and x.is_cpu
-            and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
+            rows * inner * columns < large
+            or min(rows, inner, columns) < 32
+            or not x.is_cpu
+            or torch.is_grad_enabled()
+            or in_jit_trace()
+            or torch.is_autocast_enabled("cpu")
         ):
+            return _addmm(x, y, c[0], out=out) if c else torch.mm(x, y, out=out)
+        if c and c[0].shape == (columns,) and c[0].is_contiguous():
+            result = onednn(x, y, *c)
+        else:
             result = onednn(x, y)
-            return result if out is None else out.copy_(result)
-        return torch.mm(x, y, out=out)
+            result = result.add_(*c) if c else result
+        return result if out is None else out.copy_(result)
 
-    return _asking(product)
+    return asking(product)
+
+
+def product_of(dtype: str, most: int) -> Lowering:
+    """`x @ y`, or `c + x @ y`, for matrices of a dtype, with at most so many multiplications."""
+    large = kernels.limit("torch.products")
+    if dtype != "float32" or most < large or not (has_onednn() and _prefers_onednn()):
+        return _sum_of_product
+    return _by_size(large)
+
+
+def _sum_of_product(x: Value, y: Value, *c: Value) -> Value:
+    return torch.addmm(*c, x, y) if c else torch.mm(x, y)
 
 
 def _prefers_onednn() -> bool:
@@ -86,13 +105,17 @@ def _prefers_onednn() -> bool:
     return not is_recorded() and (kernels.settled("torch.products") or onednn_is_faster())
 
 
+USUAL = 1024
+"""An unknown size counts as so much."""
+
+
 def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
     """The multiplications from which oneDNN serves; None for surely smaller matrices."""
     large = kernels.limit("torch.products")
     if specs[0].dtype != "float32" or specs[0].ndim != 2 or not has_onednn():
         return None
     sizes = *specs[0].shape, specs[1].shape[not transpose_y]
-    most = math.prod(1024 if n is None else n for n in sizes)
+    most = math.prod(n or USUAL for n in sizes)
     return large if most >= large and _prefers_onednn() else None
 
 
@@ -130,7 +153,7 @@ def _by_columns(specs: Sequence[Spec], transpose_y: bool, plain: Lowering) -> Lo
         found = _turned(x, y) if out is None else out.copy_(torch.mm(y.t(), x.t()).t())
         return found.add_(*added) if added else found
 
-    return _asking(product, plain)
+    return asking(product, plain)
 
 
 @TABLE.build("matmul", into=True)
@@ -150,7 +173,7 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
     biased: Lowering = _addmm
     large = _large(specs, transpose_y)
     if large is not None:
-        biased = _sum_by_size(large)
+        biased = _by_size(large)
     biased = _by_columns(specs, transpose_y, biased)
     return _transposing(biased, transpose_x, transpose_y)
 
@@ -171,22 +194,11 @@ def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Low
     def lowering(x: Value, y: Value, *added: Value, out: Value | None = None) -> Value:
         return product(x.mT if transpose_x else x, y.mT if transpose_y else y, *added, out=out)
 
-    return _asking(lowering, product)
+    return asking(lowering, product)
 
 
 def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
     return torch.addmm(c, x, y) if out is None else torch.addmm(c, x, y, out=out)
-
-
-def _sum_by_size(large: float) -> Lowering:
-    product = _by_size(large)
-
-    def biased(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
-        if torch.is_grad_enabled():
-            return _addmm(x, y, c)
-        return product(x, y, out).add_(c)
-
-    return _asking(biased)
 
 
 # --- a sparse matrix in compressed rows -----------------------------------------------------------
