@@ -162,23 +162,21 @@ TABLE.build("max_pool_grad", reads=(0, 1, 3))(_builder(_Kernels.max_grad, 1))
 TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 
 
-def _widened(spec: Spec, lowering: Lowering) -> Lowering:
-    """`lowering`, in float32 where PyTorch has no kernel: 16-bit means over three axes."""
-    if spec.ndim < 5 or spec.dtype not in HALVES:
-        return lowering
-    return lambda x, *dims: lowering(x.to(torch.float32), *dims).to(x.dtype)
+def _lacks_mean(specs: Sequence[Spec], **params: Any) -> bool:
+    """Whether PyTorch has no kernel: for 16-bit means over three axes."""
+    return specs[0].ndim == 5 and specs[0].dtype in HALVES
 
 
-@TABLE.build("avg_pool")
+@TABLE.build("avg_pool", unless=_lacks_mean)
 @on_two_axes
 def avg_pool(specs: Sequence[Spec], **at: Unpack[Pooling]) -> Lowering:
     """`avg_pool2d` with `count_include_pad=False`."""
-    return _widened(specs[0], _Kernels(specs[0].shape, **at).mean)
+    return _Kernels(specs[0].shape, **at).mean
 
 
-@TABLE.build("avg_pool_grad")
+@TABLE.build("avg_pool_grad", unless=_lacks_mean)
 @on_two_axes
 def avg_pool_grad(specs: Sequence[Spec], *, shape: Shape, **at: Unpack[Pooling]) -> Lowering:
     """`avg_pool2d_backward`."""
     kernels = _Kernels(shape, **at)
-    return _widened(specs[0], lambda g, *dims: kernels.mean_grad(g, host_shape(shape, dims)))
+    return lambda g, *dims: kernels.mean_grad(g, host_shape(shape, dims))

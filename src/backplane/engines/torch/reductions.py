@@ -82,13 +82,6 @@ def _log_softmax(x: Value, axis: int) -> Value:
     return (wide - torch.logsumexp(wide, axis, keepdim=True)).to(x.dtype)
 
 
-def _logsumexp(x: Value, axes: Axes, keepdims: bool) -> Value:
-    """`torch.logsumexp` adds up in float16, where a sum of many exponentials is infinite."""
-    if x.dtype != torch.float16:
-        return torch.logsumexp(x, axes, keepdims)
-    return torch.logsumexp(x.float(), axes, keepdims).half()
-
-
 TABLE.update(
     Table(
         {"builds": True},
@@ -102,7 +95,6 @@ TABLE.update(
         mean=_reduction(torch.mean),
         any=_reduction(torch.any),
         all=_reduction(torch.all),
-        logsumexp=_reduction(_logsumexp),
         argmax=_position(torch.argmax),
         argmin=_position(torch.argmin),
         cumsum=_cumulative(torch.cumsum),
@@ -110,6 +102,10 @@ TABLE.update(
         softmax=lambda specs, *, axis: partial(_softmax, axis=axis),
         log_softmax=lambda specs, *, axis: partial(_log_softmax, axis=axis),
     )
+)
+# It adds up in float16, where a sum of many exponentials is infinite.
+TABLE.build("logsumexp", unless=lambda specs, **of: specs[0].dtype == "float16")(
+    _reduction(torch.logsumexp)
 )
 
 
