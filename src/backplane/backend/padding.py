@@ -12,10 +12,9 @@ from backplane.backend._call import api
 from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.types import DataFormat, Pair, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.creation import Amount, full, shaped, sizes_of
-from backplane.ops.indexing import pad
+from backplane.ops.creation import Amount
 from backplane.ops.lift import as_tensor
-from backplane.ops.shaping import concat
+from backplane.ops.windows import padded
 
 __all__ = ["spatial_2d_padding", "spatial_3d_padding", "temporal_padding"]
 
@@ -27,23 +26,9 @@ def _padded(x: TensorLike, padding: Sequence[Pair], count: int, first: bool = Fa
     listed = _listed(padding)
     if listed is None or len(listed) != count:
         raise ValueError(f"padding must be {count} pairs (before, after) of ints, got {padding!r}")
-    around = [(0, 0), *map(_pair, listed)]
+    around: list[tuple[Amount, Amount]] = [(0, 0), *map(_pair, listed)]
     around.insert(1 if first else len(around), (0, 0))
-    known = [tuple(0 if isinstance(n, Tensor) else n for n in pair) for pair in around]
-    x = pad(x, padding=tuple(known), value=0)
-    for axis, (before, after) in enumerate(around):
-        blocks = [_zeros(x, axis, before), x, _zeros(x, axis, after)]
-        given = [block for block in blocks if block is not None]
-        x = concat(*given, axis=axis) if len(given) > 1 else x
-    return x
-
-
-def _zeros(x: Tensor, axis: int, size: Amount) -> Tensor | None:
-    """Zeros like `x` of a size along `axis` that only the run knows; None if it is known."""
-    if not isinstance(size, Tensor):
-        return None
-    sizes = [size if i == axis else n for i, n in enumerate(sizes_of(x))]
-    return shaped(full, sizes, value=0, dtype=x.spec.dtype)
+    return padded(x, around, 0)
 
 
 def _listed(value: object) -> list[Any] | None:

@@ -12,10 +12,10 @@ from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.creation import Amount, shaped, sizes_of
+from backplane.ops.axes import merge_axes, repeated
 from backplane.ops.indexing import part
 from backplane.ops.lift import as_tensor
-from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
+from backplane.ops.shaping import concat, expand_dims
 
 __all__ = ["resize_images", "resize_volumes"]
 
@@ -38,33 +38,14 @@ def _factor(what: str, value: int) -> int:
     return factor
 
 
-def _merged(y: Tensor, x: Tensor, factors: Mapping[int, int]) -> Tensor:
-    """`y` in the shape of `x` with its axes multiplied by `factors`."""
-    sizes = [n * factors[i] if i in factors else n for i, n in enumerate(sizes_of(x))]
-    return shaped(reshape, sizes, y)
-
-
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
     """`x` with each element repeated `factors[axis]` times along these axes."""
     growing = [(axis, n) for axis, n in factors.items() if n > 1]
     # Two at a time, the inner ones first: TensorFlow cannot broadcast volumes along three new axes.
     while growing:
-        x = _repeat_at_once(x, dict(growing[-2:]))
+        x = repeated(x, dict(growing[-2:]))
         growing = growing[:-2]
     return x
-
-
-def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
-    # A new axis of size 1 after each that grows is broadcast, then merged with the one before.
-    wide: list[Amount] = []
-    new = []
-    for axis, n in enumerate(sizes_of(x)):
-        wide.append(n)
-        if axis in factors:
-            new.append(len(wide))
-            wide.append(factors[axis])
-    y = shaped(broadcast_to, wide, expand_dims(x, axes=tuple(new)))
-    return _merged(y, x, factors)
 
 
 def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
@@ -75,7 +56,8 @@ def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
     after = expand_dims(concat(part(x, axis, 1), part(x, axis, -1), axis=axis), axes=(axis + 1,))
     share = np.arange(factor, dtype="float64").reshape((factor, *[1] * (x.ndim - axis - 1)))
     y = here + (after - here) * as_tensor((share / factor).astype(x.spec.dtype))
-    return _merged(y, x, {axis: factor})
+    places = [[i] for i in range(y.ndim)]
+    return merge_axes(y, [*places[:axis], [axis, axis + 1], *places[axis + 2 :]])
 
 
 @api

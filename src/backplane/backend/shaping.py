@@ -19,7 +19,7 @@ from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core import spec
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
-from backplane.ops.axes import merge_axes, permuted
+from backplane.ops.axes import merge_axes, permuted, repeated
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import as_tensor
 
@@ -96,23 +96,6 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
     return permuted(x, order)
 
 
-def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
-    """`x` broadcast to these sizes. None stands for its own size."""
-    sizes = [size_at(x, i) if n is None else n for i, n in enumerate(counts)]
-    return shaped(sh.broadcast_to, sizes, x)
-
-
-def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
-    """`x` repeated along an axis, as a `whole` or element by element."""
-    if isinstance(n, int) and n == 1:
-        return x
-    beside = axis if whole else axis + 1
-    wide = sh.expand_dims(x, axes=(beside,))
-    wide = _broadcast(wide, [n if i == beside else None for i in range(wide.ndim)])
-    places = [[i] for i in range(wide.ndim)]
-    return merge_axes(wide, [*places[:axis], [axis, axis + 1], *places[axis + 2 :]])
-
-
 @api
 def repeat_elements(x: TensorLike, rep: int, axis: Axis) -> Tensor:
     """Repeat the elements of a tensor along an axis, as `numpy.repeat` does.
@@ -135,7 +118,8 @@ def repeat_elements(x: TensorLike, rep: int, axis: Axis) -> Tensor:
         array([[1., 1., 2., 2.]], dtype=float32)
     """
     x = as_tensor(x)
-    return _repeated(x, as_axis(axis, x), as_count(rep, "rep"), whole=False)
+    axis, times = as_axis(axis, x), as_count(rep, "rep")
+    return x if times == 1 else repeated(x, {axis: times})
 
 
 def _counts(values: Shape, what: str) -> list[int | Tensor]:
@@ -170,7 +154,8 @@ def repeat(x: TensorLike, n: Size) -> Tensor:
     if x.ndim != 2:
         raise ValueError(f"x must have 2 axes, got shape {x.spec.shape}")
     (count,) = _counts([n], "n")
-    return _broadcast(sh.expand_dims(x, axes=(1,)), [None, count, None])
+    sizes = [size_at(x, 0), count, size_at(x, 1)]
+    return shaped(sh.broadcast_to, sizes, sh.expand_dims(x, axes=(1,)))
 
 
 @api
@@ -202,7 +187,8 @@ def tile(x: TensorLike, n: Shape) -> Tensor:
         tiled = sh.expand_dims(tiled, axes=tuple(range(extra)))
     # One axis after another, because TensorFlow broadcasts only a few at once.
     for i, count in enumerate([*[1] * -extra, *times]):
-        tiled = _repeated(tiled, i, count, whole=True)
+        if isinstance(count, Tensor) or count != 1:
+            tiled = repeated(tiled, {i: count}, whole=True)
     return tiled
 
 

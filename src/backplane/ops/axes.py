@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
-from backplane.ops.creation import dims_and_shape, size_at
+from backplane.ops.creation import Amount, dims_and_shape, shaped, size_at, sizes_of
 from backplane.ops.linear import matmul
 from backplane.ops.reduction import count
-from backplane.ops.shaping import reshape, transpose
+from backplane.ops.shaping import broadcast_to, expand_dims, reshape, transpose
 
 
 def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
@@ -40,6 +40,22 @@ def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
         return reshape(x, shape=tuple(-1 if n is None else n for n in sizes))
     dims = [count(x, groups[i], "int32") for i in unknown]
     return reshape(x, *dims, shape=tuple(sizes))
+
+
+def repeated(x: Tensor, times: Mapping[int, Amount], *, whole: bool = False) -> Tensor:
+    """Each element of `x` so many times in a row along these axes, or `x` as a whole."""
+    sizes: list[Amount] = []
+    new, groups = [], []
+    for axis, n in enumerate(sizes_of(x)):
+        place = len(sizes)
+        if axis in times:
+            new.append(place if whole else place + 1)
+            sizes += [times[axis], n] if whole else [n, times[axis]]
+        else:
+            sizes.append(n)
+        groups.append(range(place, len(sizes)))
+    wide = expand_dims(x, axes=tuple(new))
+    return merge_axes(shaped(broadcast_to, sizes, wide), groups)
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:

@@ -17,11 +17,12 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
 from backplane.core.windows import Convolving, Ints, Sliding
 from backplane.ops import windows as win
+from backplane.ops.axes import repeated
 from backplane.ops.creation import check_sizes, filled, full, given, shaped, shaped_as, sizes_of
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import check_fit, part
 from backplane.ops.linear import matmul
-from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
+from backplane.ops.shaping import Sizes, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
 
 
@@ -295,12 +296,7 @@ def _weights(kernel: Tensor) -> list[Tensor]:
 
 def _repeated(x: Tensor, multiplier: int) -> Tensor:
     """Each channel `multiplier` times in a row."""
-    if multiplier == 1:
-        return x
-    *outer, channels = sizes_of(x)
-    wide = expand_dims(x, axes=(x.ndim,))
-    wide = shaped(broadcast_to, [*outer, channels, multiplier], wide)
-    return shaped(reshape, [*outer, channels * multiplier], wide)
+    return x if multiplier == 1 else repeated(x, {x.ndim - 1: multiplier})
 
 
 def _added(x: Tensor, multiplier: int) -> Tensor:

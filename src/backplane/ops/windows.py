@@ -111,17 +111,7 @@ class Layout(NamedTuple):
 
     def pad(self, x: Tensor, value: float) -> Tensor:
         """`x` with padding of `value` before and after along its spatial axes."""
-        pairs = enumerate(self.pairs, 1)
-        unknown = {i: pair for i, pair in pairs if any(isinstance(n, Tensor) for n in pair)}
-        if self.is_padded and len(unknown) < len(self.pairs):
-            known = [(0, 0) if i in unknown else pair for i, pair in enumerate(self.pairs, 1)]
-            x = pad(x, padding=((0, 0), *known, (0, 0)), value=value)
-        for axis, amounts in unknown.items():
-            before, after = [
-                shaped(full, _with(x, {axis: n}), value=value, dtype=x.spec.dtype) for n in amounts
-            ]
-            x = concat(before, x, after, axis=axis)
-        return x
+        return padded(x, [(0, 0), *self.pairs, (0, 0)], value) if self.is_padded else x
 
     def crop(self, x: Tensor, sizes: Sequence[Amount]) -> Tensor:
         """The padded `x` without its padding. The result has `sizes`."""
@@ -164,6 +154,21 @@ def layout(
 
 def _maximum(x: Tensor, y: int) -> Tensor:
     return maximum(*promoted(x, y))
+
+
+def padded(x: Tensor, pairs: Sequence[tuple[Amount, Amount]], value: float) -> Tensor:
+    """`x` with so many elements of `value` before and after it along each axis."""
+    unknown = [axis for axis, pair in enumerate(pairs) if any(isinstance(n, Tensor) for n in pair)]
+    known = [(0, 0) if axis in unknown else pair for axis, pair in enumerate(pairs)]
+    if not unknown or any(map(any, known)):
+        x = pad(x, padding=tuple(known), value=value)
+    for axis in unknown:
+        dtype = x.spec.dtype
+        before, after = [
+            shaped(full, _with(x, {axis: n}), value=value, dtype=dtype) for n in pairs[axis]
+        ]
+        x = concat(before, x, after, axis=axis)
+    return x
 
 
 def spatial_sizes(x: Tensor) -> list[Amount]:
