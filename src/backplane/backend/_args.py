@@ -22,7 +22,7 @@ from backplane.core.tracebacks import boundary
 from backplane.engines import engine_of
 from backplane.ops.creation import dim, filled, scalar
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.shaping import concat, expand_dims
+from backplane.ops.shaping import stack
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -297,7 +297,7 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
     if not dims:
         return as_tensor(np.asarray(sizes, np.int32))
     scalars = [cast_to(as_tensor(n, "int32"), "int32") for n in filled(sizes, dims)]
-    return concat(*[expand_dims(s, axes=(0,)) for s in scalars], axis=0)
+    return stack(scalars, 0)
 
 
 # --- integers that are known while a graph is built -----------------------------------------------

@@ -32,7 +32,7 @@ from backplane.core.sparse import Parts, Rows, compressed, stored
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
-from backplane.ops.creation import Amount, dim, size_at
+from backplane.ops.creation import Amount, as_scalar, dim, size_at
 from backplane.ops.effects import identity, stop_gradient, to_dense, to_sparse
 from backplane.ops.elementwise import cast
 from backplane.ops.linear import matmul
@@ -213,8 +213,7 @@ class _View(NamedTuple):
 
     def size(self, axis: int) -> Tensor:
         """A size, as a tensor."""
-        size = self.thin.size(axis ^ self.turned)
-        return constant(size, "int32") if isinstance(size, int) else size
+        return as_scalar(self.thin.size(axis ^ self.turned))
 
 
 def thinned(

@@ -24,8 +24,8 @@ Each module imports only those above it:
 - `angles`: the angle of a point
 - `sorting`: the elements of rows in order
 - `scattering`: rows that are combined with rows of a table, and `segments`, by their ids
-- `groups`: what programs write as a dozen operations and libraries compute by one kernel
 - `rectifiers`: piecewise linear activations
+- `groups`: what programs write as a dozen operations and libraries compute by one kernel
 - `sparse`: products of matrices in compressed rows
 - `fourier`: Fourier transforms
 - `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues

@@ -101,6 +101,13 @@ def numbers(total: Tensor, dtype: str = "int32") -> Tensor:
     return arange(scalar(0, dtype), total, scalar(1, dtype), dtype=dtype)
 
 
+@lru_cache(maxsize=64)
+def numbers_along(axis: int, size: int, rank: int, dtype: str) -> Constant:
+    """0, 1, … along an axis of `rank`: one tensor, so that nodes over it are found to be equal."""
+    shape = [size if i == axis else 1 for i in range(rank)]
+    return constant(np.arange(size, dtype=dtype).reshape(shape), dtype)
+
+
 @primitive(memory=Memory.FRESH, stacks=later_axes("axis"))
 def dim(x: Spec, *, axis: int) -> Spec:
     """The size of an axis: an int32 scalar, which is a host value on engines with `host_shapes`."""
@@ -131,6 +138,11 @@ def scalar(value: Number, dtype: str) -> Constant:
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return constant(value, dtype)  # As a key it equals 0, but it is another number.
     return _scalar(value, dtype)
+
+
+def as_scalar(n: Number | Tensor, dtype: str = "int32") -> Tensor:
+    """A number as a scalar; a tensor as it is."""
+    return n if isinstance(n, Tensor) else scalar(n, dtype)
 
 
 @lru_cache(maxsize=1024)

@@ -61,7 +61,9 @@ def zero(x: Tensor) -> Constant:
 
 
 def in_single(op: Primitive[Any], rule: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Decompose `op` by `rule`, and for halves by `op` itself in float32."""
+    """Decompose `op` by `rule`, and for halves, whose sums lose digits or are infinite, by `op`
+    itself in float32.
+    """
 
     def composed(*xs: Tensor, **params: object) -> Any:
         dtype = xs[0].spec.dtype

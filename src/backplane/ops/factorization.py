@@ -9,18 +9,15 @@ decomposition (arXiv:1602.07527).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-
-import numpy as np
 
 from backplane.core import shapes
-from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import numbers, scalar
+from backplane.ops.creation import numbers, numbers_along, scalar
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import part
 from backplane.ops.linear import matmul
@@ -44,14 +41,9 @@ def _numbers(x: Tensor, axis: int, dtype: str = "int32") -> Tensor:
     """0, 1, … along an axis of the last two."""
     n = x.spec.shape[axis]
     if n is not None:
-        return _known_numbers(n, axis, dtype)
+        return numbers_along(axis + 2, n, 2, dtype)
     total = count(x, (x.ndim + axis,), dtype)
     return sh.expand_dims(numbers(total, dtype), axes=(0 if axis == -1 else 1,))
-
-
-@lru_cache(maxsize=64)
-def _known_numbers(n: int, axis: int, dtype: str) -> Constant:
-    return constant(np.arange(n, dtype=dtype).reshape((n, 1) if axis == -2 else (1, n)), dtype)
 
 
 def triangle(x: Tensor, *, lower: bool, beyond: int = 0) -> Tensor:

@@ -19,7 +19,7 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Precision, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
-from backplane.ops.creation import scalar
+from backplane.ops.creation import as_scalar, scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
 from backplane.ops.elementwise_families import elementwise_op
@@ -229,8 +229,7 @@ def normalize_grad(
 
 def _scale(variance: Tensor, epsilon: float | Tensor) -> Tensor:
     dtype = variance.spec.dtype
-    more = epsilon if isinstance(epsilon, Tensor) else scalar(epsilon, dtype)
-    return div(scalar(1, dtype), sqrt(add(variance, more)))
+    return div(scalar(1, dtype), sqrt(add(variance, as_scalar(epsilon, dtype))))
 
 
 def _moments(x: Tensor, axes: Axes, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -405,14 +404,12 @@ def attention(
 def _(
     q: Tensor, k: Tensor, v: Tensor, *bias_mask: Tensor, scale: float, hidden: float | None
 ) -> Tensor:
-    def number(x: float | Tensor) -> Tensor:
-        return x if isinstance(x, Tensor) else scalar(x, q.spec.dtype)
-
+    dtype = q.spec.dtype
     bias, mask = (bias_mask, ()) if hidden is None else (bias_mask[:-1], bias_mask[-1:])
-    scores = mul(matmul(q, k, transpose_x=False, transpose_y=True), number(scale))
+    scores = mul(matmul(q, k, transpose_x=False, transpose_y=True), as_scalar(scale, dtype))
     for t in bias:
         scores = add(scores, t)
     for t in mask:
         assert hidden is not None
-        scores = ew.where(t, scores, number(hidden))
+        scores = ew.where(t, scores, as_scalar(hidden, dtype))
     return matmul(softmax(scores, axis=scores.ndim - 1), v, transpose_x=False, transpose_y=False)

@@ -15,11 +15,11 @@ from backplane.core.hooks import HOOKS
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import contracted, permuted
-from backplane.ops.creation import Amount, arange, scalar, shaped, size_at, sizes_of
+from backplane.ops.creation import Amount, arange, as_scalar, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
-from backplane.ops.shaping import broadcast_to, concat, expand_dims, scalars_in, squeeze
+from backplane.ops.shaping import broadcast_to, expand_dims, scalars_in, squeeze, stack
 
 Operator = Callable[..., Any]
 Part = tuple[int | None, int | None, int]
@@ -256,7 +256,7 @@ def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
         ends = (items[0].start, items[0].stop, items[0].step)
         plain = all(end is None or isinstance(end, int) for end in ends)
         chosen = sizes[items[0]] if plain and ends[2] != 0 else []
-        return concat(*[expand_dims(t, axes=(0,)) for t in chosen], axis=0) if chosen else None
+        return stack(chosen, 0) if chosen else None
     place = _integer(items[0])
     return None if place is None or not -len(sizes) <= place < len(sizes) else sizes[place]
 
@@ -313,20 +313,19 @@ def _between(x: Tensor, ends: Mapping[int, Ends]) -> Tensor:
     starts: list[Tensor] = []
     sizes: list[Amount] = []
     for axis, whole in enumerate(sizes_of(x)):
-        size = whole if isinstance(whole, Tensor) else scalar(whole, "int32")
+        size = as_scalar(whole)
         start, stop = ends.get(axis, (None, None))
         first = scalar(0, "int32") if start is None else _inside(start, size)
         last = size if stop is None else _inside(stop, size)
-        starts.append(expand_dims(first, axes=(0,)))
+        starts.append(first)
         part = ew.maximum(ew.sub(last, first), scalar(0, "int32"))
         sizes.append(part if axis in ends else whole)
-    return shaped(dynamic_slice, sizes, x, concat(*starts, axis=0))
+    return shaped(dynamic_slice, sizes, x, stack(starts, 0))
 
 
 def _places(x: Tensor, axis: int, start: End, stop: End, step: Tensor) -> Tensor:
     """The indices along `axis` that a slice with a computed step reads."""
-    length = size_at(x, axis)
-    size = length if isinstance(length, Tensor) else scalar(length, "int32")
+    size = as_scalar(size_at(x, axis))
     zero, one = scalar(0, "int32"), scalar(1, "int32")
     back = ew.less(step, zero)
     # Backwards, places are counted from the last one to the one before the first one.
@@ -340,7 +339,7 @@ def _places(x: Tensor, axis: int, start: End, stop: End, step: Tensor) -> Tensor
 def _inside(end: int | Tensor, size: Tensor, shift: Tensor | None = None) -> Tensor:
     """An end of a slice as a place from 0 to the size of the axis, both less `shift`."""
     zero = scalar(0, "int32")
-    end = scalar(end, "int32") if isinstance(end, int) else end
+    end = as_scalar(end)
     from_start = ew.where(ew.less(end, zero), ew.add(end, size), end)
     low, high = (zero, size) if shift is None else (ew.neg(shift), ew.sub(size, shift))
     return ew.minimum(ew.maximum(from_start, low), high)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-
-import numpy as np
 
 from backplane.core import shapes
-from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.graph import Tensor
 from backplane.core.spec import FLOAT, Spec, check_dtype, is_integer
 from backplane.core.traits import Memory, Stacked, broadcasting
-from backplane.ops.creation import scalar
+from backplane.ops.creation import numbers_along, scalar
 from backplane.ops.elementwise import equal, less, less_equal, logical_and, where
 from backplane.ops.families import moving
 from backplane.ops.shaping import expand_dims, sum, sum_to_like
@@ -73,15 +70,8 @@ pick.vjps(_placed)
 place.vjps(lambda c, y, g, labels, *, axis, size: _summed(pick(c, labels, axis=axis), g))
 
 
-@lru_cache(maxsize=32)
-def _numbers(size: int, axis: int, rank: int, dtype: str) -> Constant:
-    """0, 1, … along `axis`: one tensor, so that equal nodes over it are found to be equal."""
-    shape = [size if i == axis else 1 for i in range(rank)]
-    return constant(np.arange(size, dtype=dtype).reshape(shape), dtype)
-
-
 def _hits(labels: Tensor, axis: int, size: int) -> Tensor:
-    return equal(labels, _numbers(size, axis, labels.ndim, labels.spec.dtype))
+    return equal(labels, numbers_along(axis, size, labels.ndim, labels.spec.dtype))
 
 
 @pick.decompose

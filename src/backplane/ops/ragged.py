@@ -15,7 +15,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction
 from backplane.ops.axes import merge_axes
-from backplane.ops.creation import numbers, shaped_as, size_at
+from backplane.ops.creation import as_scalar, numbers, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
 from backplane.ops.indexing import gather, head, pad, part, scatter_add
 from backplane.ops.lift import cast_to
@@ -30,8 +30,7 @@ def integer(value: int) -> Tensor:
 
 def size_of(x: Tensor, axis: int) -> Tensor:
     """The size of an axis as an int32 scalar, which is constant if the size is known."""
-    n = size_at(x, axis)
-    return integer(n) if isinstance(n, int) else n
+    return as_scalar(size_at(x, axis))
 
 
 def positions(x: Tensor, axis: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import neutral
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import Amount, full, shaped, size_at
+from backplane.ops.creation import Amount, as_scalar, full, shaped, sizes_of
 from backplane.ops.indexing import part, scatter_add
 from backplane.ops.scattering import Combination, scatter
 
@@ -15,7 +15,7 @@ def segment_sum(rows: Tensor, ids: Tensor, number: Amount) -> Tensor:
     left out. A segment without rows is 0.
     """
     sizes, ids = _with_rest(rows, ids, number)
-    return _without_rest(shaped(scatter_add, sizes, rows, ids, axis=0), number)
+    return part(shaped(scatter_add, sizes, rows, ids, axis=0), 0, None, -1)
 
 
 def segments(rows: Tensor, ids: Tensor, number: Amount, by: Combination) -> Tensor:
@@ -25,7 +25,7 @@ def segments(rows: Tensor, ids: Tensor, number: Amount, by: Combination) -> Tens
     sizes, ids = _with_rest(rows, ids, number)
     dtype = rows.spec.dtype
     table = shaped(full, sizes, value=neutral(dtype, by), dtype=dtype)
-    return _without_rest(scatter(table, ids, rows, by=by), number)
+    return part(scatter(table, ids, rows, by=by), 0, None, -1)
 
 
 def _with_rest(rows: Tensor, ids: Tensor, number: Amount) -> tuple[list[Amount], Tensor]:
@@ -37,13 +37,7 @@ def _with_rest(rows: Tensor, ids: Tensor, number: Amount) -> tuple[list[Amount],
         least = ew.zero(signed)
         inside = ew.logical_and(ew.less_equal(least, signed), ew.less(signed, last))
         ids = ew.cast(ew.where(inside, signed, constant(-1, "int64")), dtype="int32")
-    rest = constant(number, "int32") if isinstance(number, int) else number
+    rest = as_scalar(number)
     inside = ew.logical_and(ew.less_equal(ew.zero(ids), ids), ew.less(ids, rest))
-    more = number + 1 if isinstance(number, int) else ew.add(number, constant(1, "int32"))
-    return [more, *[size_at(rows, i) for i in range(ids.ndim, rows.ndim)]], ew.where(
-        inside, ids, rest
-    )
-
-
-def _without_rest(table: Tensor, number: Amount) -> Tensor:
-    return part(table, 0, None, -1)
+    sizes = [number + 1, *sizes_of(rows)[ids.ndim :]]
+    return sizes, ew.where(inside, ids, rest)

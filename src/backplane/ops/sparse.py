@@ -18,7 +18,7 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
 from backplane.core.traits import Axis, Memory, Precision
 from backplane.ops.creation import Amount, shaped, shaped_as, size_at
-from backplane.ops.elementwise import add, cast, in_single, mul, sub
+from backplane.ops.elementwise import add, cast, in_single, mul
 from backplane.ops.indexing import gather, scatter_add
 from backplane.ops.shaping import expand_dims, reshape, sum
 
@@ -57,8 +57,7 @@ def rows_matmul(
 
 def row_count(offsets: Tensor) -> Amount:
     """The number of rows of a matrix."""
-    size = size_at(offsets, 0)
-    return size - 1 if isinstance(size, int) else sub(size, constant(1, "int32"))
+    return size_at(offsets, 0) - 1
 
 
 @partial(in_single, rows_matmul)  # Sums of many entries need more digits.
