@@ -45,9 +45,6 @@ class Entry(NamedTuple):
         over: The same function for floats with one operand, to which it writes the result. It is
             quicker than `out`.
         view: The result is a view of the first operand, whatever that is.
-        steady: Prepares a product in which all steps of a loop read the same matrix. Called with
-            the specs and the parameters, it returns a function from that second operand to the
-            lowering of the first, or None.
         order: Called with the spec of the second operand, such as the kernel of a convolution. The
             axes of that operand in the order in memory in which the library reads them fastest, or
             None. Initial values of variables are laid out so.
@@ -63,7 +60,6 @@ class Entry(NamedTuple):
     over: Lowering | None = None
     into: bool = False
     view: bool = False
-    steady: Callable[..., Callable[[Value], Lowering] | None] | None = None
     order: Callable[[Spec], Sequence[int] | None] | None = None
     unless: Callable[..., bool] | None = None
 

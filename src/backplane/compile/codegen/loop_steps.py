@@ -23,8 +23,7 @@ stacks (`r`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from backplane.compile.codegen.buffers import Buffers, shape_key
 from backplane.compile.codegen.programs import Emitter
@@ -56,8 +55,6 @@ class StepEmitter(Emitter):
             if self._takes_place(node):
                 self.places.setdefault(node, f"r{k}")
         self.kept = self._kept()
-        self.prepared: list[tuple[str, Callable[[Any], Any], Tensor]] = []
-        self.steady = self._steady()
         self.is_first = True
 
     def _lay_out(self) -> None:
@@ -117,22 +114,6 @@ class StepEmitter(Emitter):
             return False
         return node.inputs[0] in kept
 
-    def _steady(self) -> dict[Tensor, str]:
-        """Products with a fixed matrix that the engine prepares, with the names of lowerings."""
-        products: dict[Tensor, str] = {}
-        constants = set(self.constants)
-        for node in self.order:
-            entry = self.engine.table.get(node.op.name) if node.op is not None else None
-            if entry is None or entry.steady is None:
-                continue
-            x, y = node.inputs
-            if y in constants and x not in constants:
-                prepare = entry.steady([x.spec, y.spec], **node.params)
-                if prepare is not None:
-                    products[node] = f"p{len(products)}"
-                    self.prepared.append((products[node], prepare, y))
-        return products
-
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the memory of `t` is free. Kept memory passes only to kept values."""
         kept = self.order[first] in self.kept
@@ -146,8 +127,6 @@ class StepEmitter(Emitter):
         arguments = [self.names[t] for t in self.varying]
         places = [f"r{k}" for k in range(len(self.stacks))]
         with source.block(f"def program({', '.join(self.names[t] for t in self.constants)}):"):
-            for name, prepare, y in self.prepared:
-                source.line(f"{name} = {source.bind(prepare, 'steady')}({self.names[y]})")
             if self.kept:
                 source.line(f"{' = '.join(self.kept.values())} = None")
             given = dict(self.names)
@@ -200,11 +179,3 @@ class StepEmitter(Emitter):
             return super()._assigned(node, operands, entry)
         self.names[node] = place
         return self._call(node, operands, place, entry)
-
-    def _call(
-        self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
-    ) -> str:
-        name = self.steady.get(node)
-        if name is None:
-            return super()._call(node, operands, out, entry)
-        return f"{name}({operands[0]}{f', out={out}' if out else ''})"

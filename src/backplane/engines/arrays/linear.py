@@ -12,7 +12,6 @@ from weakref import ref
 import numpy as np
 
 from backplane.core.spec import HALVES, Spec
-from backplane.engines import kernels
 from backplane.engines.arrays.elementwise import in_single
 from backplane.engines.arrays.indexing import has_scipy
 from backplane.engines.table import Lowering, Table, Value
@@ -37,78 +36,7 @@ def for_steps(constants: Sequence[Value]) -> list[Value]:
     return [np.ascontiguousarray(x) if x.ndim == 2 else x for x in constants]
 
 
-# --- by blocks of columns -------------------------------------------------------------------------
-
-SMALL = 1_000_000
-"""Multiplications up to which OpenBLAS may multiply without copying its operands first: that copy
-takes half the time of a product of few rows."""
-BLOCK, NARROWEST = 1 << 15, 128
-"""Bytes that a block of columns has at most, and a row of it at least."""
-
-
-def steady(
-    specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool
-) -> Callable[[Value], Lowering] | None:
-    """A function from the y of a loop's products x · y to the lowering of x, if that gains."""
-    x, y = specs
-    plain = x.ndim == 2 and not (transpose_x or transpose_y) and x.dtype in ("float32", "float64")
-    if not plain or y.shape[0] is None or y.shape[1] is None:
-        return None
-    width = _width(y.shape[0], y.shape[1], int(x.dtype[5:]) // 8)
-    rows = x.shape[0]
-    if not width or (rows is not None and not _fits(rows, y.shape, width)):  # type: ignore[arg-type]
-        return None
-    faster = not kernels.switched_off() and blocks_are_faster()
-    return functools.partial(_Blocked, width) if faster else None
-
-
-def _width(inner: int, columns: int, item: int) -> int:
-    """The number of columns of a block; 0 if the columns cannot be divided into blocks."""
-    width = columns
-    while width * inner * item > BLOCK and width * item > NARROWEST and width % 2 == 0:
-        width //= 2
-    return width if width < columns else 0
-
-
-def _fits(rows: int, shape: tuple[int, int], width: int) -> bool:
-    inner, columns = shape
-    return rows * inner * columns >= SMALL > rows * inner * width
-
-
-class _Blocked:
-    """`x @ y` for the same y again and again, whose blocks of columns are laid out once."""
-
-    def __init__(self, width: int, y: Value) -> None:
-        self.y, self.width = y, width
-        self.blocks: Value | None = None
-
-    def __call__(self, x: Value, out: Value | None = None) -> Value:
-        y, width = self.y, self.width
-        if not _fits(len(x), y.shape, width):
-            return x.dot(y, out)
-        if self.blocks is None:
-            self.blocks = np.ascontiguousarray(y.reshape(len(y), -1, width).swapaxes(0, 1))
-        if out is None:
-            out = np.empty((len(x), y.shape[1]), y.dtype)
-        if not x.flags.c_contiguous:
-            x = np.ascontiguousarray(x)
-        np.matmul(x, self.blocks, out=out.reshape(len(x), -1, width).swapaxes(0, 1))
-        return out
-
-
-@functools.cache
-def blocks_are_faster() -> bool:
-    """Whether blocks of columns beat one product here. Takes some 2 ms, once per process."""
-    x, y = np.ones((32, 128), np.float32), np.ones((128, 512), np.float32)
-    out = np.empty((32, 512), np.float32)
-    blocked = _Blocked(64, y)
-    return kernels.is_faster(blocked, lambda x, out: x.dot(y, out), (x, out), 16)
-
-
-# --- the lowering
-
-
-@TABLE.build("matmul", into=True, steady=steady)
+@TABLE.build("matmul", into=True)
 def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     if specs[0].dtype in HALVES:
         # Neither BLAS nor NumPy has a product of halves worth the name.

@@ -296,7 +296,7 @@ def over(mesh: DeviceMesh, known: Mesh, table: Table) -> Table:
         kind = _observer if op.effect and op.memory is Memory.VIEW else _operation
         made[name] = entry._replace(
             function=partial(kind, mesh, name, entry), builds=True, out=0, into=False, over=None,
-            view=False, steady=None,
+            view=False,
         )  # fmt: skip
     made.update({name: table[name] for name in AS_THEY_ARE})
 
