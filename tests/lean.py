@@ -12,9 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 LARGE = ("sklearn", "matplotlib")
-"""No program of the tests needs them."""
+"""Of the programs in the tests only those of the gallery need them."""
 OF_ENGINES = ("jax", "tensorflow")
 """Keras needs them where they compute."""
+BACKENDS = ("jax", "tensorflow", "torch")
+"""Those of Keras itself."""
 
 
 @cache
@@ -29,10 +31,12 @@ def _absent(names: tuple[str, ...]) -> TemporaryDirectory[str]:
 
 def lean(environment: Mapping[str, str], *needed: str) -> dict[str, str]:
     """The environment for a process that imports Keras on the backend of KERAS_BACKEND. It finds
-    none of these libraries but those that are `needed`. Keras' own backends need those of engines.
+    none of these libraries but those that are `needed`. Under the plain name of an engine that is
+    no backend of Keras, it finds those of all engines.
     """
     package, _, engine = environment["KERAS_BACKEND"].rpartition(".")
-    of_engines = [name for name in OF_ENGINES if package and name not in (engine, *needed)]
-    folder = _absent((*LARGE, *of_engines)).name
+    chosen = package or engine in BACKENDS
+    left_out = [*LARGE, *(OF_ENGINES if chosen else ())]
+    folder = _absent(tuple(name for name in left_out if name not in (engine, *needed))).name
     paths = [folder, *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}

@@ -17,23 +17,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from backplane import engines
 from benchmarks import against, interleaved, page, processes, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
-from benchmarks.workers import Worker
+from benchmarks.workers import Worker, environment
 from lean import lean
-
-
-@pytest.fixture
-def without_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes do not find what Keras imports and no contender needs."""
-    paths = lean({**os.environ, "KERAS_BACKEND": "numpy"})["PYTHONPATH"]
-    monkeypatch.setenv("PYTHONPATH", paths)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.usefixtures("without_large")
 def test_every_contender_gives_the_expected_numbers(stack: str) -> None:
     """Each process is a new one, as when it is measured: its engine is its own."""
-    worker = Worker(stack, core=interleaved.last_core())
+    # They do not find what Keras imports and no contender needs.
+    backend = environment(stack)["KERAS_BACKEND"].rpartition(".")[2]
+    paths = lean({**os.environ, "KERAS_BACKEND": f"backplane.{backend}"})["PYTHONPATH"]
+    worker = Worker(stack, interleaved.last_core(), {"PYTHONPATH": paths})
     try:
         for name in workloads.INTERLEAVED:
             offered = workloads.module(name).contenders(name, stack)

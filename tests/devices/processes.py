@@ -11,6 +11,7 @@ import pytest
 
 import waiting
 from interop.environments import locked
+from lean import lean
 
 TESTS = Path(__file__).parents[1]
 
@@ -28,7 +29,7 @@ def found_on(
     with locked(shared / f"devices-{engine}.lock"):
         if not file.exists():
             path = os.pathsep.join([str(TESTS), *sys.path])
-            env = {**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": path, **env}
+            env = lean({**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": path, **env})
             lines = f"{start}\nfrom devices import checks\nchecks.main({engine!r}, {str(file)!r})"
             done = waiting.run([sys.executable, "-c", lines], env=env)
             assert done.returncode == 0, done.stderr

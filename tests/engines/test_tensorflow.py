@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import waiting
+from lean import lean
 
 pytest.importorskip("tensorflow")
 import tensorflow as tf
@@ -110,7 +111,7 @@ def test_unknown_rank_is_an_error_that_says_what_to_do() -> None:
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return waiting.run(
         [sys.executable, "-c", code],
-        env={**os.environ, **environment},
+        env=lean({**os.environ, **environment}),
         check=True,
     )
 
@@ -123,7 +124,7 @@ def test_import_is_quiet_and_imports_no_other_engine() -> None:
     code = f"""{IMPORT}
 print([n for n in ("jax", "torch", "onnxruntime") if f"backplane.engines.{{n}}" in sys.modules])"""
     without = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    found = waiting.run([sys.executable, "-c", code], env=without, check=True)
+    found = waiting.run([sys.executable, "-c", code], env=lean(without), check=True)
     assert found.stderr == ""
     assert found.stdout == "[]\n"
 
@@ -244,10 +245,7 @@ def test_it_loads_beside_an_engine_whose_name_keras_3_refuses(configured: str) -
         "import os; print(os.environ['KERAS_BACKEND'])"
     )
     environment = {**os.environ, "KERAS_BACKEND": configured}
-    run = waiting.run(
-        [sys.executable, "-c", program],
-        env=environment,
-    )
+    run = waiting.run([sys.executable, "-c", program], env=lean(environment))
     assert run.stdout.split("\n")[:2] == ["[2.]", configured], run.stderr
 
 

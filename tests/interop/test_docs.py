@@ -9,6 +9,7 @@ import pytest
 
 import waiting
 from interop.environments import python_with, run
+from lean import lean
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -44,7 +45,7 @@ def shell(command, folder):
     """What a command prints, with this Python as `python`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "KERAS_HOME": str(folder)}
-    done = waiting.run(command, shell=True, cwd=folder, env=env)
+    done = waiting.run(command, shell=True, cwd=folder, env=lean(env))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

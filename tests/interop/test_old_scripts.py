@@ -34,14 +34,14 @@ assert not any(name.startswith("keras.src") for name in sys.modules), "Keras 3 w
 
 @pytest.fixture
 def run(tmp_path):
-    def run(text, *arguments, python=sys.executable, options=(), **environment):
+    def run(text, *arguments, python=sys.executable, options=(), needed=(), **environment):
         (tmp_path / "helper.py").write_text("TWO = 2.0")
         script = tmp_path / "script.py"
         script.write_text(text, encoding="utf-8")
         env = {**os.environ, "KERAS_HOME": str(tmp_path), "HOME": str(tmp_path)}
         env |= {"KERAS_BACKEND": "numpy", **environment}
         command = [str(python), "-m", "backplane", "run", *options, str(script), *arguments]
-        return waiting.run(command, env=lean(env), stdin=subprocess.DEVNULL)
+        return waiting.run(command, env=lean(env, *needed), stdin=subprocess.DEVNULL)
 
     return run
 
@@ -164,7 +164,7 @@ model = Model(i, Dense(1, kernel_initializer="ones")(i))
 slope = K.function([model.input], K.gradients(model.output, model.input))
 print(slope([[[1.0, 2.0, 3.0]]])[0].tolist())
 """
-    done = run(text, KERAS_BACKEND="torch")
+    done = run(text, KERAS_BACKEND="torch", needed=["tensorflow"])
     assert done.stdout == "[[1.0, 1.0, 1.0]]\n", done.stderr
 
 

@@ -1,5 +1,6 @@
 """The R package, in real R."""
 
+import functools
 import os
 import re
 import sys
@@ -17,9 +18,10 @@ pytestmark = [
 ENGINES = {"numpy": "NumPy", "torch": "PyTorch", "cntk": "CNTK", "tensorflow": "TensorFlow"}
 """The engines that run with the NumPy of `r_sessions`, by name, with the title they announce."""
 
-RUN_TESTS = """
+SESSION = """
+source(system.file("examples", "iris.R", package = "backplane"), local = new.env())
+cat("--- tests ---\\n")
 library(testthat)
-library(backplane)
 test_dir(
   commandArgs(TRUE), package = "backplane", load_package = "installed",
   reporter = "check", stop_on_warning = TRUE
@@ -27,13 +29,27 @@ test_dir(
 """
 
 
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """What R prints on an engine for the example, for the package's own tests, and to stderr. Both
+    run in one session: R, Python and the engine's library take seconds to start.
+    """
+
+    @functools.cache
+    def printed(engine):
+        folder, tests = tmp_path_factory.mktemp(engine), PACKAGE / "tests" / "testthat"
+        done = run_r(folder, "-e", SESSION, tests, KERAS_BACKEND=engine)
+        return *done.stdout.split("--- tests ---"), done.stderr
+
+    return printed
+
+
 @pytest.mark.parametrize("name", ENGINES)
-def test_the_package_passes_its_own_tests(name, tmp_path):
-    tests = PACKAGE / "tests" / "testthat"
-    done = run_r(tmp_path, "-e", RUN_TESTS, tests, KERAS_BACKEND=name)
-    assert f"Using {ENGINES[name]} backend" in done.stderr
-    found = re.search(r"\[ FAIL 0 \| WARN 0 \| SKIP 0 \| PASS (\d+) \]", done.stdout)
-    assert found, done.stdout
+def test_the_package_passes_its_own_tests(name, session):
+    _, tests, errors = session(name)
+    assert f"Using {ENGINES[name]} backend" in errors
+    found = re.search(r"\[ FAIL 0 \| WARN 0 \| SKIP 0 \| PASS (\d+) \]", tests)
+    assert found, tests
     assert int(found[1]) > 400
 
 
@@ -57,11 +73,8 @@ def test_the_help_pages_fit_the_functions(tmp_path):
 # --- the example ----------------------------------------------------------------------------------
 
 
-def test_the_example_learns_and_every_engine_agrees(tmp_path):
-    said = {}
-    for engine in ENGINES:
-        script = 'source(system.file("examples", "iris.R", package = "backplane"))'
-        said[engine] = run_r(tmp_path, "-e", script, KERAS_BACKEND=engine).stdout
+def test_the_example_learns_and_every_engine_agrees(session):
+    said = {engine: session(engine)[0] for engine in ENGINES}
     figures = {e: [float(n) for n in re.findall(r"\d\.\d+", text)] for e, text in said.items()}
     *losses, held_out, accuracy = figures["numpy"]
     assert len(losses) == 6

@@ -248,13 +248,13 @@ def fed(model, rows):
 
 
 def predicted(model, values, rows, states):
-    """What Keras predicts. A stateful layer takes batches of four: others are part of one."""
-    if not states or rows == 4:
-        return model.predict(values, verbose=0)
-    for layer in states:
+    """What Keras predicts. Fewer rows than four are part of a batch of four: stateful layers take
+    no others, and some engines would compile a program for each size.
+    """
+    for layer in states if rows < 4 else ():
         layer.reset_state()
-    full = np.concatenate([values, values[: 4 - rows]])
-    return model.predict(full, verbose=0)[:rows]
+    full = keras.tree.map_structure(lambda x: np.concatenate([x, x[: 4 - rows]]), values)
+    return keras.tree.map_structure(lambda y: y[:rows], model.predict(full, verbose=0))
 
 
 def difference(make):

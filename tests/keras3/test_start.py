@@ -29,7 +29,9 @@ def test_the_wheel_needs_no_import_before_keras(tmp_path):
     )
     done = waiting.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)},
+        env=lean(
+            {**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)}
+        ),
     )  # fmt: skip
     assert done.stdout.split() == ["backplane", "3.0"], done.stderr
 
