@@ -22,10 +22,7 @@ __all__ = ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
 
 def _like(value: TensorLike, output: Tensor) -> Tensor:
     """A number or a tensor in the dtype of `output`."""
-    return cast_to(
-        as_tensor(value, None if isinstance(value, Tensor) else output.spec.dtype),
-        output.spec.dtype,
-    )
+    return cast_to(as_tensor(value, output.spec.dtype), output.spec.dtype)
 
 
 @api

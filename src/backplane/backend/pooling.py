@@ -13,7 +13,7 @@ from backplane.core.spec import is_float
 from backplane.core.windows import Slice, Window, windows
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import as_tensor, promoted
-from backplane.ops.linear import matmul
+from backplane.ops.linear import times
 from backplane.ops.pooling import avg_pool, max_pool
 from backplane.ops.shaping import reshape, transpose
 from backplane.ops.windows import fitting, patches
@@ -292,7 +292,7 @@ def _local(
     rows = reshape(rows, shape=(-1, places, prod(window), channels))
     rows = transpose(rows, perm=(1, 0, 3, 2) if first else (1, 0, 2, 3))
     rows = reshape(rows, shape=(places, -1, length))
-    y = transpose(matmul(rows, weights, transpose_x=False, transpose_y=False), perm=(1, 0, 2))
+    y = transpose(times(rows, weights), perm=(1, 0, 2))
     y = reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
     return spatial.from_last(y, first)
 

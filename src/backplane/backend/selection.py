@@ -15,7 +15,7 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import arange, shaped, size_at
+from backplane.ops.creation import numbers, shaped, size_at
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
 from backplane.ops.elementwise import where as chosen
@@ -124,8 +124,7 @@ def _count_up(num_classes: Size, dtype: str) -> Tensor:
             raise ValueError(f"num_classes must be below 2**31, got {count}")
         return as_tensor(np.arange(count, dtype=dtype))
     (stop,) = as_entries([num_classes], "num_classes")
-    bounds = as_tensor(0, dtype), cast_to(as_tensor(stop), dtype), as_tensor(1, dtype)
-    return arange(*bounds, dtype=dtype)
+    return numbers(cast_to(as_tensor(stop), dtype), dtype)
 
 
 def _integers(x: TensorLike, what: str) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backplane.core.graph import KeySource, Placeholder, Tensor, depends_on, substitute, toposort
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.control import fold, scan
 from backplane.ops.creation import dim, full, scalar, shaped, sizes_of
@@ -93,8 +93,10 @@ class _Parts:
 
     def _check_outputs(self, outputs: Sequence[Tensor]) -> None:
         """Each output must be a scalar of floats, or have as many rows as the batch."""
-        sizes = {p: Spec(_probe(p.spec.shape), p.spec.dtype) for p in self.batch}
-        probes = {p: Placeholder(spec) for p, spec in sizes.items()}
+        probes: dict[Tensor, Tensor] = {}
+        for p in self.batch:
+            sizes = [OTHER if n is None else n for n in p.spec.shape[1:]]
+            probes[p] = Placeholder(p.spec.with_shape((PROBE, *sizes)))
         for t in outputs:
             rows = 1
             if t.spec.shape:
@@ -149,10 +151,6 @@ class _Parts:
 
 PROBE, OTHER = 240, 480
 """Sizes that tell the batch from other unknown sizes. Many numbers divide them."""
-
-
-def _probe(shape: Sequence[int | None]) -> tuple[int, ...]:
-    return (PROBE, *[OTHER if n is None else n for n in shape[1:]])
 
 
 def _zeros(t: Tensor) -> Tensor:

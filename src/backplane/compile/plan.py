@@ -21,7 +21,7 @@ from backplane.core.graph import (
 from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
-from backplane.ops.effects import Update, shard, updates_in
+from backplane.ops.effects import Update, shard
 
 
 class Plan(NamedTuple):
@@ -140,8 +140,8 @@ def _all_updates(
     outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]], what: str
 ) -> Updates:
     """Explicit updates, and those on the way to outputs; the last ones win."""
-    passed = updates_in([*outputs, *(value for _, value in updates)])
-    every = [*[(u.variable, u) for u in passed], *updates]
+    order = toposort([*outputs, *[value for _, value in updates]])
+    every = [*[(u.variable, u) for u in order if isinstance(u, Update)], *updates]
     pairs: Updates = dict(every)
     if len(pairs) < len(every):
         lost = {v: t for v, t in every if _value(t) is not _value(pairs[v])}

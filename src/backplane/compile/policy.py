@@ -13,7 +13,7 @@ from backplane.compile.precision import Lowering
 from backplane.core.graph import Tensor, substitute, toposort
 from backplane.core.variable import Variable
 from backplane.ops import elementwise as ew
-from backplane.ops.autodiff import Slope, slope_of, slopes_in
+from backplane.ops.autodiff import Slope, slope_of
 from backplane.ops.creation import scalar
 from backplane.ops.reduction import all
 
@@ -77,9 +77,8 @@ class _Differentiated:
     def __init__(
         self, outputs: list[Tensor], updates: Updates, cuts: Mapping[Tensor, Tensor]
     ) -> None:
-        marked = {
-            t: slope_of(t) or Slope((), False) for t in slopes_in([*outputs, *updates.values()])
-        }
+        order = toposort([*outputs, *updates.values()])
+        marked = {t: slope for t in order if (slope := slope_of(t)) is not None}
         seeds = list(dict.fromkeys([s for slope in marked.values() for s in slope.seeds]))
         every = [*outputs, *updates.values(), *marked, *seeds]
         new = dict(zip(every, substitute(every, cuts), strict=True))

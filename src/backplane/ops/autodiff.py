@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core.context import NOTHING, changed, current, user_line
@@ -55,11 +55,6 @@ class Slope(NamedTuple):
 def slope_of(t: Tensor) -> Slope | None:
     """The facts about `t` as a gradient, if the caller of `gradients` left the seeds out."""
     return t.__dict__.get("slope")
-
-
-def slopes_in(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """All gradients that are computed on the way to `outputs`."""
-    return [t for t in toposort(outputs) if slope_of(t) is not None]
 
 
 def gradients(

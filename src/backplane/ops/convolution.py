@@ -21,7 +21,7 @@ from backplane.ops.axes import repeated
 from backplane.ops.creation import check_sizes, filled, full, given, shaped, shaped_as, sizes_of
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import check_fit, part
-from backplane.ops.linear import matmul
+from backplane.ops.linear import times
 from backplane.ops.shaping import Sizes, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
 
@@ -215,7 +215,7 @@ def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Unpack[Sliding]) -> T
         return _depthwise(x, kernel, laid, filters // groups)
     patches = win.patches(x, laid.windows)
     columns = _rows(patches, laid.elements, groups)
-    y = matmul(columns, _kernel_matrix(kernel, groups), transpose_x=False, transpose_y=False)
+    y = times(columns, _kernel_matrix(kernel, groups))
     return _unrows(y, patches, 1, groups)
 
 
@@ -230,7 +230,7 @@ def _(
         return reshape(_depthwise_by_kernel(x, g, laid, filters // groups), shape=kernel_shape)
     columns = _rows(win.patches(x, laid.windows), laid.elements, groups)
     rows = _rows(_with_channels(g, filters), 1, groups)
-    product = matmul(columns, rows, transpose_x=True, transpose_y=False)
+    product = times(columns, rows, tx=True)
     if groups > 1:
         product = transpose(product, perm=(1, 0, 2))
     return reshape(product, shape=kernel_shape)
@@ -253,7 +253,7 @@ def _(
         whole = _depthwise_by_input(g, kernel, laid, filters // groups)
     else:
         matrix = _kernel_matrix(kernel, groups)
-        rows = matmul(_rows(g, 1, groups), matrix, transpose_x=False, transpose_y=True)
+        rows = times(_rows(g, 1, groups), matrix, ty=True)
         whole = win.fold(_unrows(rows, g, laid.elements, groups), laid, per_group * groups)
     return laid.crop(whole, sizes)
 

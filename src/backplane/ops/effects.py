@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.core.context import current, user_line
-from backplane.core.graph import Tensor, toposort
+from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
@@ -162,8 +162,3 @@ class Update(Tensor):
         inputs = (current().updated.get(value, value),)
         super().__init__(identity, inputs, {}, value.spec, user_line(), variable.name)
         self.variable = variable
-
-
-def updates_in(outputs: Iterable[Tensor]) -> list[Update]:
-    """All updates that are passed through in computing `outputs`, in order."""
-    return [node for node in toposort(outputs) if isinstance(node, Update)]

@@ -20,15 +20,10 @@ from backplane.ops import shaping as sh
 from backplane.ops.creation import numbers, numbers_along, scalar
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import part
-from backplane.ops.linear import matmul
+from backplane.ops.linear import times
 from backplane.ops.reduction import count
 
 # --- triangles, identities, products --------------------------------------------------------------
-
-
-def times(x: Tensor, y: Tensor, *, tx: bool = False, ty: bool = False) -> Tensor:
-    """The product of matrices, each of which is transposed first if its flag says so."""
-    return matmul(x, y, transpose_x=tx, transpose_y=ty)
 
 
 def turned(x: Tensor) -> Tensor:

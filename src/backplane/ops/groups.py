@@ -24,7 +24,7 @@ from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
 from backplane.ops.elementwise_families import elementwise_op
 from backplane.ops.families import Cotangents, results_like
-from backplane.ops.linear import matmul
+from backplane.ops.linear import matmul, times
 from backplane.ops.rectifiers import clipped_relu, clipped_relu_grad
 from backplane.ops.reduction import count, mean, softmax
 from backplane.ops.shaping import Axes, sum, sum_to_like
@@ -412,4 +412,4 @@ def _(
     for t in mask:
         assert hidden is not None
         scores = ew.where(t, scores, as_scalar(hidden, dtype))
-    return matmul(softmax(scores, axis=scores.ndim - 1), v, transpose_x=False, transpose_y=False)
+    return times(softmax(scores, axis=scores.ndim - 1), v)

@@ -99,6 +99,11 @@ def _matmul_y(
 matmul.vjps(_matmul_x, _matmul_y)
 
 
+def times(x: Tensor, y: Tensor, *, tx: bool = False, ty: bool = False) -> Tensor:
+    """The product of matrices, each of which is transposed first if its flag says so."""
+    return matmul(x, y, transpose_x=tx, transpose_y=ty)
+
+
 # --- with a sum: put into programs by the compiler, for engines that have a kernel ----------------
 
 

@@ -18,7 +18,7 @@ from backplane.ops.axes import contracted, permuted
 from backplane.ops.creation import Amount, arange, as_scalar, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
-from backplane.ops.linear import matmul
+from backplane.ops.linear import times
 from backplane.ops.shaping import broadcast_to, expand_dims, scalars_in, squeeze, stack
 
 Operator = Callable[..., Any]
@@ -135,7 +135,7 @@ def matrix_product(x: object, y: object) -> Tensor:
     if a.ndim > 2 and b.ndim == 2:
         z = contracted(a, b, [a.ndim - 1], [0])  # One product of all rows; so is its gradient.
     else:
-        z = matmul(*_equal_batches(a, b), transpose_x=False, transpose_y=False)
+        z = times(*_equal_batches(a, b))
     axes = (*([z.ndim - 2] if row else ()), *([z.ndim - 1] if column else ()))
     return squeeze(z, axes=axes) if axes else z
 

@@ -16,7 +16,7 @@ from backplane.ops.elementwise import add, mul, sigmoid, sub, tanh
 from backplane.ops.families import results_like
 from backplane.ops.groups import slopes, through_decomposition
 from backplane.ops.indexing import part
-from backplane.ops.linear import matmul
+from backplane.ops.linear import times
 
 
 def _check(name: str, x: Spec, weights: Sequence[Spec], units: int | None, **params: Any) -> None:
@@ -33,10 +33,6 @@ def _check(name: str, x: Spec, weights: Sequence[Spec], units: int | None, **par
         raise ValueError(
             f"{name}: kernel, recurrent and bias must have shapes {wanted}, got {shapes}"
         )
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    return matmul(a, b, transpose_x=False, transpose_y=False)
 
 
 def _parts(t: Tensor, units: int | None, start: int = 0, stop: int = 4) -> list[Tensor]:
@@ -66,7 +62,7 @@ def _(x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> list[Tensor]:
     kernel, recurrent, bias = weights
 
     def step(states: list[Tensor], rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        z = add(add(_product(rows[0], kernel), _product(states[0], recurrent)), bias)
+        z = add(add(times(rows[0], kernel), times(states[0], recurrent)), bias)
         i, f, g, o = _parts(z, recurrent.spec.shape[0])
         c = add(mul(sigmoid(f), states[1]), mul(sigmoid(i), tanh(g)))
         h = mul(sigmoid(o), tanh(c))
@@ -110,15 +106,15 @@ def _(x: Tensor, h: Tensor, *weights: Tensor, reset_after: bool) -> list[Tensor]
 
     def step(states: list[Tensor], rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (h,) = states
-        x_z, x_r, x_n = _parts(_product(rows[0], kernel), units, 0, 3)
+        x_z, x_r, x_n = _parts(times(rows[0], kernel), units, 0, 3)
         if reset_after:
-            h_z, h_r, h_n = _parts(_product(h, recurrent), units, 0, 3)
+            h_z, h_r, h_n = _parts(times(h, recurrent), units, 0, 3)
         else:
             u_z, u_r, u_n = _parts(recurrent, units, 0, 3)
-            h_z, h_r = _product(h, u_z), _product(h, u_r)
+            h_z, h_r = times(h, u_z), times(h, u_r)
         b_z, b_r, b_n, *m = _parts(bias, units, 0, 3 + reset_after)
         z, r = sigmoid(add(add(x_z, h_z), b_z)), sigmoid(add(add(x_r, h_r), b_r))
-        inner = mul(r, add(h_n, *m)) if reset_after else _product(mul(r, h), u_n)
+        inner = mul(r, add(h_n, *m)) if reset_after else times(mul(r, h), u_n)
         n = tanh(add(add(x_n, b_n), inner))
         h = add(mul(z, h), mul(sub(scalar(1, z.spec.dtype), z), n))
         return [h], [h]

@@ -22,11 +22,11 @@ from backplane.ops.factorization import (
     matrices,
     smaller,
     symmetric,
-    times,
     turned,
 )
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import pad, part
+from backplane.ops.linear import times
 from backplane.ops.reduction import max
 
 

@@ -156,7 +156,8 @@ def _padding(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
     if border is None or not _fits(border, window, node.params):
         return None
     operands = (inputs[0].inputs[0], inputs[1])
-    return Tensor(node.op, operands, _padded(node.params, border), node.spec, node.where)
+    params = {**node.params, "padding": border}
+    return Tensor(node.op, operands, params, node.spec, node.where)
 
 
 def _of_padded(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
@@ -176,7 +177,7 @@ def _cutting(node: Tensor, inputs: Operands, uses: Uses) -> Tensor | None:
         return None
     batch, *_, channels = whole.params["shape"]
     shape = (batch, *node.spec.shape[1:-1], channels)
-    params = {**_padded(whole.params, border), "shape": shape}
+    params = {**whole.params, "padding": border, "shape": shape}
     return Tensor(conv_input_grad, whole.inputs, params, node.spec, whole.where)
 
 
@@ -208,10 +209,6 @@ def _fits(border: Border, kernel: Sequence[int | None], params: Mapping[str, Any
     axes = zip(border, kernel[: len(border)], strict=True)
     alike = all(a == b and size is not None and a < size for (a, b), size in axes)
     return alike and params["padding"] == "valid"
-
-
-def _padded(params: Mapping[str, Any], border: Border) -> dict[str, Any]:
-    return {**params, "padding": border}
 
 
 # --- sums of gradients of slices ------------------------------------------------------------------

@@ -25,6 +25,7 @@ from backplane.ops.control import scan
 from backplane.ops.creation import arange, scalar
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import cast_to
+from backplane.ops.linear import times
 from backplane.ops.spectra import eigh_of, svd_of
 from backplane.ops.spectra import svd as singular
 
@@ -59,7 +60,7 @@ def cholesky_inverse(a: Any, upper: bool = False) -> Tensor:
     inverse = fa.triangular_solve(
         a, fa.identity_like(a), lower=not upper, transpose=False, unit=False
     )
-    return fa.times(inverse, inverse, ty=True) if upper else fa.times(inverse, inverse, tx=True)
+    return times(inverse, inverse, ty=True) if upper else times(inverse, inverse, tx=True)
 
 
 @op
@@ -199,7 +200,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Tensor:
     limit = _largest_size(a) * epsilon if rcond is None else rcond
     vector = b.ndim == 1
     b = sh.expand_dims(b, axes=(1,)) if vector else b
-    x = fa.times(_pseudo_inverse(a, limit), b)
+    x = times(_pseudo_inverse(a, limit), b)
     return sh.squeeze(x, axes=(1,)) if vector else x
 
 
@@ -259,7 +260,7 @@ def _pseudo_inverse(x: Tensor, limit: float) -> Tensor:
     kept = ew.less(ew.mul(largest, scalar(limit, s.spec.dtype)), s)
     inverse = ew.where(kept, ew.div(ew.one(s), ew.where(kept, s, ew.one(s))), ew.zero(s))
     scaled = ew.mul(fa.turned(vt), sh.expand_dims(inverse, axes=axes))
-    return fa.times(scaled, u, ty=True)
+    return times(scaled, u, ty=True)
 
 
 # --- norms ----------------------------------------------------------------------------------------
