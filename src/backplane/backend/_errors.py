@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from backplane.core.context import PACKAGE
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES, suggestion
 from backplane.core.sparse import SparseTensor
@@ -27,7 +28,6 @@ from backplane.ops.lift import as_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PACKAGES = os.path.dirname(_NUMPY[:-1]) + os.sep
 
@@ -163,8 +163,8 @@ def _is_ours(trace: TracebackType | None, running: bool = False) -> bool:
         names.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     between = contextlib.__file__
-    libraries = (_OURS, _PACKAGES, "<backplane ", "<__array_function__", "numpy/", between)
-    last = (_OURS, _NUMPY, "numpy/", *(["<backplane "] if running else []))
+    libraries = (PACKAGE, _PACKAGES, "<backplane ", "<__array_function__", "numpy/", between)
+    last = (PACKAGE, _NUMPY, "numpy/", *(["<backplane "] if running else []))
     return names[-1].startswith(last) and all(n.startswith(libraries) for n in names)
 
 

@@ -53,7 +53,7 @@ def _binary(function: Any, body: Function, k: str = "") -> None:
 
 
 def _on_floats(body: Function) -> Function:
-    return lambda x: body(float_tensor(x))
+    return lambda *xs: body(*map(float_tensor, xs))
 
 
 def _like(value: float, x: Tensor) -> Tensor:
@@ -114,6 +114,7 @@ _unary(np.arccos, _on_floats(lambda x: arithmetic.atan2(_other_side(x), x)), k="
 _unary(np.floor, ew.floor)
 _unary(np.ceil, lambda x: ew.neg(ew.floor(ew.neg(x))))
 _unary(np.trunc, _toward_zero)
+_unary(np.fix, _toward_zero)
 _unary(np.isnan, _is_nan)
 _unary(np.isinf, _on_floats(_is_infinite))
 _unary(np.isfinite, _on_floats(
@@ -135,7 +136,7 @@ _unary(np.absolute, arithmetic.abs, k="abs")
 _unary(np.negative, ew.neg)
 _unary(np.invert, HOOKS["invert"])
 _binary(np.power, HOOKS["pow"], k="pow")
-_binary(np.float_power, lambda x, y: ew.pow(*map(float_tensor, promoted(x, y))), k="pow")
+_binary(np.float_power, _on_floats(ew.pow), k="pow")
 _binary(np.arctan2, arithmetic.atan2, k="atan2")
 _binary(np.maximum, arithmetic.maximum, k="maximum")
 _binary(np.minimum, arithmetic.minimum, k="minimum")
@@ -146,18 +147,10 @@ _binary(np.logical_or, lambda x, y: ew.logical_or(_truth(x), _truth(y)))
 _binary(np.logical_xor, lambda x, y: ew.not_equal(_truth(x), _truth(y)))
 _binary(np.left_shift, ew.shift_left)
 _binary(np.right_shift, ew.shift_right)
-
-
-@of(np.logaddexp, k="logsumexp")
-def _logaddexp(x1: Any, x2: Any, /) -> Tensor:
-    a, b = (float_tensor(x) for x in promoted(x1, x2))
-    return red.logsumexp(sh.stack([a, b], 0), axes=(0,), keepdims=False)
-
-
-@of(np.hypot)
-def _hypot(x1: Any, x2: Any, /) -> Tensor:
-    a, b = (float_tensor(x) for x in promoted(x1, x2))
-    return ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b)))
+_binary(np.hypot, _on_floats(lambda x, y: ew.sqrt(ew.add(ew.mul(x, x), ew.mul(y, y)))))
+_binary(np.logaddexp, _on_floats(
+    lambda x, y: red.logsumexp(sh.stack([x, y], 0), axes=(0,), keepdims=False)
+), k="logsumexp")  # fmt: skip
 
 
 @of(np.round, np.around, k="round")
@@ -169,11 +162,6 @@ def _round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
     power = _like(10.0 ** builtins.abs(decimals), float_tensor(x))
     up, down = (ew.mul, ew.div) if decimals > 0 else (ew.div, ew.mul)
     return down(ew.round(up(float_tensor(x), power)), power)
-
-
-@of(np.fix)
-def _fix(x: Any, out: None = None) -> Tensor:
-    return _toward_zero(as_tensor(x))
 
 
 @of(np.clip, k="clip")

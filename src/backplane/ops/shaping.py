@@ -25,7 +25,7 @@ from backplane.ops.creation import (
 )
 from backplane.ops.effects import identity
 from backplane.ops.families import moving, other_axes
-from backplane.ops.indexing import ALL, dynamic_slice, part, slice
+from backplane.ops.indexing import dynamic_slice, part
 
 Axes = tuple[int, ...]
 Sizes = tuple[int | None, ...]
@@ -308,10 +308,7 @@ def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)
-    return [
-        slice(g, slices=tuple(_part(sizes, k) if i == axis else ALL for i in range(g.ndim)))
-        for k in range(len(xs))
-    ]
+    return [part(g, axis, *_ends(sizes, k)) for k in range(len(xs))]
 
 
 def item(x: Tensor, index: int) -> Tensor:
@@ -332,17 +329,17 @@ def scalars_in(vector: Tensor) -> list[Tensor] | None:
     return scalars
 
 
-def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, int]:
-    """The slice of part `k`. After the one unknown size it is counted from the end."""
+def _ends(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None]:
+    """Where part `k` begins and ends. After the one unknown size it is counted from the end."""
     n = sizes[k]
     before, after = (
         builtins.sum(m for m in part if m is not None) for part in (sizes[:k], sizes[k + 1 :])
     )
     if n == 0:
-        return (0, 0, 1)
+        return 0, 0
     if None in sizes[:k]:
-        return (-after - (n or 0), -after or None, 1)
-    return (before, -after or None if n is None else before + n, 1)
+        return -after - (n or 0), -after or None
+    return before, -after or None if n is None else before + n
 
 
 def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
