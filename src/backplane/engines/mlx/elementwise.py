@@ -24,8 +24,6 @@ TABLE = Table.like_numpy(
     # A maximum, of which 0 wins a tie on MLX's tape: the slope at 0 is 0.
     relu=lambda x: mx.maximum(x, 0),
     relu_grad=lambda g, y: masked(g, y > 0),
-    # A product in which a zero `y` wins.
-    mul_no_nan=lambda x, y: masked(x * y, y != 0),
 )
 
 

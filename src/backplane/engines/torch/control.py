@@ -31,11 +31,6 @@ def _empty(count: int, y: Value) -> Value:
     return torch.from_numpy(LOOPS.empty((count, *y.shape), dtype))
 
 
-def _for_steps(constants: Sequence[Value]) -> list[Value]:
-    """Matrices row by row: all steps read them, and products with them are faster so."""
-    return [x.contiguous() if x.ndim == 2 else x for x in constants]
-
-
 def _zeros(shape: Sequence[int], dtype: str) -> Value:
     return torch.zeros(tuple(shape), dtype=TORCH[dtype])
 
@@ -44,6 +39,5 @@ ROWS = Rows(
     of=torch.unbind,
     stack=torch.stack,
     zeros=_zeros,
-    for_steps=_for_steps,
     room=Room(_only_values_count, _empty, torch.unbind, torch.clone),
 )
