@@ -20,7 +20,7 @@ from backplane.core.trace import call
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction, shaping
 from backplane.ops.branches import cond_
-from backplane.ops.creation import full
+from backplane.ops.creation import dims_and_shape, filled, full
 from backplane.ops.effects import branch, identity, stop_gradient
 from backplane.ops.picking import names_one, place
 from backplane.ops.remat import remat_
@@ -140,17 +140,12 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         return _sum_of_placed(x, keepdims)
     if x.op is not full or x.params["value"] != 0:
         return None
-    dims, shape, given = [], [], iter(x.inputs)
-    for axis, n in enumerate(x.params["shape"]):
-        size = next(given) if n is None else None
-        if axis not in axes:
-            shape.append(n)
-            dims += [] if size is None else [size]
-        elif keepdims:
-            shape.append(1)
-    if not shape:
+    sizes = enumerate(filled(x.params["shape"], x.inputs))
+    kept = [1 if axis in axes else n for axis, n in sizes if keepdims or axis not in axes]
+    if not kept:
         return constant(0, node.spec.dtype)
-    params = {"shape": tuple(shape), "value": 0, "dtype": node.spec.dtype}
+    dims, shape = dims_and_shape(kept)
+    params = {"shape": shape, "value": 0, "dtype": node.spec.dtype}
     return Tensor(x.op, tuple(dims), params, node.spec, node.where)
 
 
