@@ -13,7 +13,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, shaped_as, size_at
-from backplane.ops.indexing import pad, part, scatter_add
+from backplane.ops.indexing import pad, part, scatter_add, shifted
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
@@ -26,7 +26,7 @@ def best_path(y_pred: Tensor, lengths: Tensor, whole: bool) -> tuple[Tensor, Ten
     best = argmax(y_pred, axis=2)
     here = rg.row(rg.positions(best, 1)) < rg.column(lengths)
     blank = cast_to(rg.size_of(y_pred, 2) - 1, "int64")
-    keep = ew.logical_and(here, ew.not_equal(best, rg.shifted(best, 1, -1)))
+    keep = ew.logical_and(here, ew.not_equal(best, shifted(best, axis=1, by=1, fill=-1)))
     keep = ew.logical_and(keep, ew.not_equal(best, blank))
     (path,) = rg.compacted(keep, best, fill=-1)
     chosen = reduction.max(y_pred, axes=(2,), keepdims=False)
@@ -57,7 +57,9 @@ def beam_search(
         keep = path >= 0
         (path,) = rg.compacted(keep, path, fill=-1)
         if merge_repeated:
-            keep = ew.logical_and(path >= 0, ew.not_equal(path, rg.shifted(path, 1, -1)))
+            keep = ew.logical_and(
+                path >= 0, ew.not_equal(path, shifted(path, axis=1, by=1, fill=-1))
+            )
             (path,) = rg.compacted(keep, path, fill=-1)
         ends.append(path if whole else rg.narrowed(path, keep))
     return ends, best

@@ -20,8 +20,9 @@ from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import identity
 from backplane.ops.families import Cotangents, results_like
+from backplane.ops.indexing import shifted
 from backplane.ops.reduction import log_softmax, logsumexp
-from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze, stack
 
 
 @primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0))
@@ -81,7 +82,7 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
     path = _with_blanks(labels, blank)
     emitted = rg.picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow another one without a blank between them, unless both are equal.
-    skips = ew.not_equal(path, rg.shifted(path, 2, -1))
+    skips = ew.not_equal(path, shifted(path, axis=1, by=2, fill=-1))
     dtype = logs.spec.dtype
     impossible = constant(rg.IMPOSSIBLE, dtype)
     # Before the first step, only the beginning of the path is reached. Both the first blank and the
@@ -92,8 +93,8 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = ew.where(skips, rg.shifted(alpha, 2, rg.IMPOSSIBLE), impossible)
-        new = rg.log_sum([alpha, rg.shifted(alpha, 1, rg.IMPOSSIBLE), leap]) + log
+        leap = ew.where(skips, shifted(alpha, axis=1, by=2, fill=rg.IMPOSSIBLE), impossible)
+        new = rg.log_sum([alpha, shifted(alpha, axis=1, by=1, fill=rg.IMPOSSIBLE), leap]) + log
         # Unreachable places would otherwise sink lower and lower.
         new = ew.maximum(new, impossible)
         return [ew.where(time < columns, new, alpha)], []
@@ -111,6 +112,5 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
 
 def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
     """blank, label, blank, label, …, blank."""
-    pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
-    path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
+    path = merge_axes(stack([labels * 0 + blank, labels], 2), [[0], [1, 2]])
     return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)

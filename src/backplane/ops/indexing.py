@@ -141,6 +141,14 @@ def _(
     return slice(g, slices=inner)
 
 
+def shifted(x: Tensor, *, axis: int, by: int, fill: float) -> Tensor:
+    """The elements moved on by so many places along an axis, or back; `fill` comes in behind."""
+    ends = (max(by, 0), max(-by, 0))
+    padding = tuple([ends if i == axis else (0, 0) for i in range(x.ndim)])
+    wide = pad(x, padding=padding, value=fill)
+    return part(wide, axis, None, -by) if by > 0 else part(wide, axis, -by)
+
+
 def _check_indices(name: str, indices: Spec) -> None:
     if not is_integer(indices.dtype):
         raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")

@@ -17,7 +17,7 @@ from backplane.ops import reduction
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import as_scalar, numbers, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
-from backplane.ops.indexing import gather, head, pad, part, scatter_add
+from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, cumsum
 from backplane.ops.shaping import expand_dims, reshape, sum
@@ -51,11 +51,6 @@ def picked(x: Tensor, columns: Tensor) -> Tensor:
     """`x[i, columns[i, k], …]` for all i and k: each row has columns of its own."""
     rows = merge_axes(x, [[0, 1], *[[i] for i in range(2, x.ndim)]])
     return gather(rows, columns + _row_starts(x), axis=0)
-
-
-def shifted(x: Tensor, by: int, fill: float) -> Tensor:
-    """The columns of a matrix, moved to the right. `fill` comes in on the left."""
-    return part(pad(x, padding=((0, 0), (by, 0)), value=fill), 1, None, -by)
 
 
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:

@@ -16,7 +16,7 @@ from backplane.ops import shaping as sh
 from backplane.ops.control import scan
 from backplane.ops.creation import dim, full, numbers, scalar, shaped, shaped_as, sizes_of
 from backplane.ops.effects import stop_gradient
-from backplane.ops.indexing import pad, part, scatter_add
+from backplane.ops.indexing import scatter_add, shifted
 from backplane.ops.shaping import Axes, reduction
 from backplane.ops.shaping import sum as sum
 
@@ -65,14 +65,9 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 def _before(x: Tensor, axis: int, reverse: bool = False) -> Tensor:
     """Each element's product of those before it along `axis`, or after it if `reverse`."""
-    return cumprod(_shifted(x, axis, 1, reverse), axis=axis, reverse=reverse)
-
-
-def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
-    """The elements moved on by one along `axis`, or back if `reverse`; `value` fills the gap."""
-    ends, (start, stop) = ((0, 1), (1, None)) if reverse else ((1, 0), (None, -1))
-    padding = tuple(ends if i == axis else (0, 0) for i in range(x.ndim))
-    return part(pad(x, padding=padding, value=value), axis, start, stop)
+    return cumprod(
+        shifted(x, axis=axis, by=-1 if reverse else 1, fill=1), axis=axis, reverse=reverse
+    )
 
 
 # --- extremes -------------------------------------------------------------------------------------
@@ -182,7 +177,7 @@ def cumprod(x: Spec, *, axis: int, reverse: bool) -> Spec:
 def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
     # ∂/∂x_k = (Π_{j<k} x_j) · s_k, where s_k = g_k + x_{k+1} · s_{k+1}: no division, hence exact
     # where elements are 0.
-    following = _shifted(x, axis, 0, reverse=not reverse)
+    following = shifted(x, axis=axis, by=1 if reverse else -1, fill=0)
     front = (axis, *[i for i in range(x.ndim) if i != axis])
     back = tuple(front.index(i) for i in range(x.ndim))
     s = _recurrence(sh.transpose(g, perm=front), sh.transpose(following, perm=front), not reverse)

@@ -13,7 +13,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
 from backplane.ops import reduction
 from backplane.ops.ctc import ctc_loss as loss_of_scores
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import ALL, shifted, slice
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import concat, expand_dims, stack
 
@@ -100,7 +100,7 @@ def _greedy(x: Tensor, lengths: Tensor, merge_repeated: bool, blank: int) -> tup
     best = ew.where(here, best, no_class)
     keep = ew.not_equal(best, no_class)
     if merge_repeated:
-        keep = ew.logical_and(keep, ew.not_equal(best, rg.shifted(best, 1, -1)))
+        keep = ew.logical_and(keep, ew.not_equal(best, shifted(best, axis=1, by=1, fill=-1)))
     (path,) = rg.compacted(keep, best, fill=-1)
     top = reduction.max(x, axes=(2,), keepdims=False)
     top = ew.where(here, top, ew.zero(top))
