@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from backplane.core.spec import Spec, is_float
@@ -112,9 +113,15 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
     return masked
 
 
-@TABLE.add(
-    "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
-)
+def _has_no_kernel(specs: Sequence[Spec], **at: Unpack[Pooling]) -> bool:
+    """Whether the kernel lacks the dtype or the gaps, or sums of slices serve: over one or three
+    axes they take 0.07 to 0.34 of its time for 16,000 elements and more.
+    """
+    x = specs[0]
+    return x.dtype == "float64" or x.ndim != 4 or _gaps(x, **at)
+
+
+@TABLE.add("avg_pool", unless=_has_no_kernel)
 def avg_pool(x: Symbol, **at: Unpack[Pooling]) -> Symbol:
     """Mean of each window over its elements that are no padding."""
     return channels_last(node("AveragePool", channels_first(x), **_options(x, **at)), x.rank)
