@@ -29,7 +29,6 @@ def fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Constant | None:
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
         return None
     specs = [t.spec for t in inputs]
-    compute = entry.function(specs, **node.params) if entry.builds else entry.function
     with np.errstate(all="ignore"):
-        result = compute(*values, **({} if entry.builds else node.params))
+        result = entry.lowering(specs, node.params)(*values)
     return constant(np.asarray(result), node.spec.dtype)

@@ -23,7 +23,7 @@ from backplane.keras3.operands import standard, tensor_of
 from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import Amount, arange, dims_and_shape, scalar, shaped, sizes_of
+from backplane.ops.creation import Amount, dims_and_shape, numbers, scalar, shaped, sizes_of
 from backplane.ops.indexing import gather
 from backplane.ops.lift import cast_to
 from backplane.ops.random import portable_normal, portable_uniform, random_bits
@@ -171,8 +171,7 @@ def _draw_shuffle(seed: Any, x: Any, axis: int) -> Any:
     width = tensor_of(sizes[last], "int32")
     order = shaped(sh.reshape, [-1, sizes[last]], cast_to(order, "int32"))
     rows = tensor_of(sizes_of(order)[0], "int32")
-    starts = arange(scalar(0, "int32"), rows, scalar(1, "int32"), dtype="int32")
-    places = ew.add(order, sh.expand_dims(ew.mul(starts, width), axes=(1,)))
+    places = ew.add(order, sh.expand_dims(ew.mul(numbers(rows), width), axes=(1,)))
     flat = gather(sh.reshape(moved, shape=(-1,)), sh.reshape(places, shape=(-1,)), axis=0)
     mixed = shaped(sh.reshape, sizes, flat)
     return sh.transpose(mixed, perm=tuple([perm.index(i) for i in range(x.ndim)]))

@@ -22,8 +22,8 @@ from backplane.ops import factorization as fa
 from backplane.ops import reduction as red
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
-from backplane.ops.creation import arange, scalar
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.creation import numbers, scalar
+from backplane.ops.indexing import part
 from backplane.ops.lift import cast_to
 from backplane.ops.linear import times
 from backplane.ops.spectra import eigh_of, svd_of
@@ -113,7 +113,7 @@ def _swaps(order: Tensor, count: int | None) -> Tensor:
     front = (axis, *range(axis))
     wanted = sh.transpose(order, perm=front)
     total = red.count(order, (axis,), "int32")
-    start = arange(scalar(0, "int32"), total, scalar(1, "int32"), dtype="int32")
+    start = numbers(total)
     rows = sh.broadcast_like(start, order)
 
     def step(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -129,7 +129,7 @@ def _swaps(order: Tensor, count: int | None) -> Tensor:
     found = sh.transpose(places, perm=(*range(1, axis + 1), 0))
     if count is None:
         return found
-    return slice(found, slices=(*[ALL] * axis, (None, count, 1)))
+    return part(found, -1, None, count)
 
 
 @op

@@ -15,7 +15,7 @@ from backplane.keras3.operands import tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import Amount, shaped, shaped_as, size_at, sizes_of
-from backplane.ops.indexing import dynamic_slice, dynamic_slice_grad, scatter_add
+from backplane.ops.indexing import dynamic_slice, dynamic_slice_grad, part, scatter_add
 from backplane.ops.indexing import slice as static_slice
 from backplane.ops.lift import cast_to
 from backplane.ops.scattering import scatter as combine
@@ -135,16 +135,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     count = x.spec.shape[axis] if num is None else num
     if count is None:
         raise ValueError(f"unstack: the size of axis {axis} is unknown; give `num`")
-    every = (None, None, 1)
-    return [
-        sh.squeeze(
-            static_slice(
-                x, slices=(*(every,) * axis, (i, i + 1, 1), *(every,) * (x.ndim - axis - 1))
-            ),
-            axes=(axis,),
-        )
-        for i in range(count)
-    ]
+    return [sh.squeeze(part(x, axis, i, i + 1), axes=(axis,)) for i in range(count)]
 
 
 # --- scatter --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import fourier
 from backplane.ops import shaping as sh
 from backplane.ops.creation import Amount, arange, scalar, shaped, size_at
-from backplane.ops.indexing import ALL, flip, gather, scatter_add, slice
+from backplane.ops.indexing import flip, gather, part, scatter_add
 from backplane.ops.indexing import pad as zeros_around
 
 
@@ -111,9 +111,8 @@ def _resized(x: Tensor, size: int) -> Tensor:
         raise ValueError(
             f"the size of the last axis must be known while a graph is built, got {x.spec.shape}"
         )
-    before = [ALL] * (x.ndim - 1)
     if have >= size:
-        return x if have == size else slice(x, slices=(*before, (None, size, 1)))
+        return x if have == size else part(x, -1, None, size)
     return zeros_around(x, padding=(*[(0, 0)] * (x.ndim - 1), (0, size - have)), value=0)
 
 
@@ -126,14 +125,13 @@ def rfft(x: Any, fft_length: int | None = None) -> tuple[Tensor, Tensor]:
 def _rfft(x: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
     x = x if length is None else _resized(x, int(length))
     size = x.spec.shape[-1]
-    half = (None, None if size is None else size // 2 + 1, 1)
     if size is None:
         raise ValueError(
             "rfft: the size of the last axis must be known, or fft_length be given, got shape "
             f"{x.spec.shape}"
         )
     parts = fourier.fft(x, sh.zeros_like(x))
-    re, im = [slice(t, slices=(*[ALL] * (x.ndim - 1), half)) for t in parts]
+    re, im = [part(t, -1, None, size // 2 + 1) for t in parts]
     return re, im
 
 
@@ -196,8 +194,8 @@ def _reflected(x: Tensor, border: int) -> Tensor:
     if size is not None:
         places = np.pad(np.arange(size), border, mode="reflect")
         return gather(x, constant(places, "int32"), axis=axis)
-    ends = [(1, border + 1, 1), (-border - 1, -1, 1)]
-    before, after = [flip(slice(x, slices=(*[ALL] * axis, part)), axes=(axis,)) for part in ends]
+    ends = [(1, border + 1), (-border - 1, -1)]
+    before, after = [flip(part(x, axis, *pair), axes=(axis,)) for pair in ends]
     return sh.concat(before, x, after, axis=axis)
 
 
@@ -270,4 +268,4 @@ def istft(
         signal = ew.mul(signal, scalar(fft_length / sequence_stride, signal.spec.dtype))
     start = fft_length // 2 if center else 0
     stop = start + length if length is not None else -start or None
-    return slice(signal, slices=(*[ALL] * (signal.ndim - 1), (start, stop, 1)))
+    return part(signal, -1, start, stop)

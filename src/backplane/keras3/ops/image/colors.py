@@ -15,7 +15,7 @@ from backplane.keras3.call import op
 from backplane.keras3.operands import float_of, tensor_of
 from backplane.keras3.settings import data_format_of
 from backplane.ops import elementwise as ew
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import part
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import concat
 
@@ -50,8 +50,7 @@ def channels_axis(x: Tensor, data_format: str | None) -> int:
 
 def _planes_of(x: Tensor, axis: int) -> list[Tensor]:
     """The three channels of images, each with an axis of size 1."""
-    after = [ALL] * (x.ndim - axis - 1)
-    return [slice(x, slices=(*[ALL] * axis, (i, i + 1, 1), *after)) for i in range(3)]
+    return [part(x, axis, i, i + 1) for i in range(3)]
 
 
 @op

@@ -16,7 +16,7 @@ from backplane.keras3.operands import float_of, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops import groups, reduction
 from backplane.ops.axes import moved
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import part
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import reshape, reshape_like
 
@@ -172,10 +172,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
     size = x.spec.shape[axis]
     if size is None or size % 2:
         raise ValueError(f"glu: the size along axis {axis} must be even, got shape {x.spec.shape}")
-    value, gate = [
-        slice(x, slices=(*[ALL] * axis, (a, b, 1), *[ALL] * (x.ndim - axis - 1)))
-        for a, b in ((0, size // 2), (size // 2, size))
-    ]
+    value, gate = part(x, axis, 0, size // 2), part(x, axis, size // 2, size)
     return value * ew.sigmoid(gate)
 
 

@@ -13,7 +13,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
 from backplane.ops import reduction
 from backplane.ops.ctc import ctc_loss as loss_of_scores
-from backplane.ops.indexing import ALL, shifted, slice
+from backplane.ops.indexing import part, shifted
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import concat, expand_dims, stack
 
@@ -28,7 +28,7 @@ def _blank_last(x: Tensor, blank: int) -> Tensor:
     if blank == classes - 1:
         return x
     ends = [(0, blank), (blank + 1, classes), (blank, blank + 1)]
-    return concat(*[slice(x, slices=(ALL, ALL, (a, b, 1))) for a, b in ends if b > a], axis=2)
+    return concat(*[part(x, 2, a, b) for a, b in ends if b > a], axis=2)
 
 
 def _wide(x: Any) -> Tensor:
