@@ -27,6 +27,10 @@ def handling(*numbers: int) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+AGAIN = 0.1
+"""Seconds after which an alarm that was not heard rings again."""
+
+
 class Alarm:
     """Sends a signal after a while, whose handler raises `Interrupt`.
 
@@ -39,9 +43,11 @@ class Alarm:
     rang = False
 
     def set(self, seconds: float) -> None:
-        """Let it ring after so many seconds."""
+        """Let it ring after so many seconds, and then until it is heard: the system may hand the
+        signal to another library's thread, of which Python 3.11 does not tell its main thread.
+        """
         self.rang = False
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
 
     def off(self) -> None:
         """Let it not ring."""
@@ -49,6 +55,7 @@ class Alarm:
 
     def ring(self, *_: Any) -> None:
         """What the handler does."""
+        self.off()
         self.rang = True
         raise Interrupt
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Placement
+from backplane.core.windows import WindowGrid
 from backplane.engines import kernels
 
 pytest.importorskip("torch")
@@ -21,9 +21,9 @@ BATCH, FILTERS = 2, 5
 
 def by(limit: float, image: tuple[int, ...], kernel: tuple[int, ...], **at: Any) -> Any:
     """The gradient by an image of float64, in the form that a limit chooses."""
-    place = Placement.of(image[:-1], kernel, at["strides"], at["padding"])
+    grid = WindowGrid.of(image[:-1], kernel, at["strides"], at["padding"])
     torch.manual_seed(0)
-    g = torch.randn(BATCH, *place.counts, FILTERS, dtype=torch.float64)
+    g = torch.randn(BATCH, *grid.counts, FILTERS, dtype=torch.float64)
     window = torch.randn(*kernel, image[-1], FILTERS, dtype=torch.float64)
     specs = [Spec((None, *g.shape[1:]), "float64"), Spec(tuple(window.shape), "float64")]
     # No products of matrices.

@@ -181,11 +181,10 @@ def calls(symbolic: bool) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 
 
 def _in_a_step(error: BaseException) -> bool:
-    """Whether a function that the caller gave has failed: `int` calls the tensor's method."""
-    return any(
-        f.name in ("<lambda>", "__int__", "__len__", "__index__")
-        for f in traceback.extract_tb(error.__traceback__)
-    )
+    """Whether a function that the caller gave has failed: `int` asks a tensor for its value."""
+    frames = traceback.extract_tb(error.__traceback__)
+    asked = "is symbolic and has no value yet" in str(error)
+    return asked or any(f.name in ("<lambda>", "__int__", "__len__", "__index__") for f in frames)
 
 
 def judged(name: str, parameter: str, text: str, given: dict[str, Any]) -> Finding | None:

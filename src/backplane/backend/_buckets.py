@@ -102,13 +102,13 @@ class Bucketed:
         sizes = self.buckets[axis]
         if isinstance(sizes, int):
             return -(-length // sizes) * sizes
-        place = bisect_left(sizes, length)
-        if place == len(sizes):
+        position = bisect_left(sizes, length)
+        if position == len(sizes):
             raise ValueError(
                 f"{self.what}: the size {length} of axis {axis} is larger than the largest bucket, "
                 f"{sizes[-1]}"
             )
-        return sizes[place]
+        return sizes[position]
 
     def _cropped(
         self, outputs: Sequence[Any], results: Sequence[np.ndarray], lengths: Lengths
@@ -129,7 +129,7 @@ class Bucketed:
         """
         inputs = self._function.plan.inputs
         places = [(inputs.index(t), i) for t, i in sources if t in inputs]
-        padded = [lengths[place][0] for place in places if place in lengths]
+        padded = [lengths[position][0] for position in places if position in lengths]
         return max(padded, default=None) if len(places) == len(sources) else None
 
     def _check(self, values: list[Any], padded: list[Any], lengths: Lengths) -> None:

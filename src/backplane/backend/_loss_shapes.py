@@ -26,8 +26,8 @@ def check_classes(target: Tensor, output: Tensor, axis: int) -> None:
     """For a loss that adds up over classes: ValueError if `target` is no distribution over them."""
     ours, theirs = target.spec.shape, output.spec.shape
     _refuse_class_numbers(ours, theirs, axis)
-    place = axis - len(theirs)
-    given, classes = ours[place] if -place <= len(ours) else None, theirs[axis]
+    position = axis - len(theirs)
+    given, classes = ours[position] if -position <= len(ours) else None, theirs[axis]
     if given is not None and classes is not None and given != classes:
         if given == 1:
             raise _numbers(ours, theirs, classes, ours[:-1])

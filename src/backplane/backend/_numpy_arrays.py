@@ -106,8 +106,8 @@ def _transpose(a: Any, axes: Any = None) -> Tensor:
 
 def _moved(x: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
     order = [i for i in range(x.ndim) if i not in source]
-    for place, axis in sorted(zip(destination, source, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(destination, source, strict=True)):
+        order.insert(position, axis)
     return shaping.permute_dimensions(x, order)
 
 
@@ -178,8 +178,8 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
     if axis is None:
         return shaping.reshape(_rolled(shaping.flatten(x), as_int(shift, "shift"), 0), sizes_of(x))
     pairs = np.broadcast_arrays(listed(axis), listed(shift, "shift"))
-    for place, step in np.stack(pairs, 1).tolist():
-        x = _rolled(x, step, as_axis(place, x))
+    for position, step in np.stack(pairs, 1).tolist():
+        x = _rolled(x, step, as_axis(position, x))
     return x
 
 
@@ -276,15 +276,16 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Tensor:
 def _split(name: str, uneven: bool) -> Any:
     def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         x = as_tensor(ary)
-        place = as_axis(axis, x)
-        size = x.spec.shape[place]
+        position = as_axis(axis, x)
+        size = x.spec.shape[position]
         if isinstance(indices_or_sections, list | tuple | np.ndarray):
             ends = [as_int(n, "indices") for n in indices_or_sections]
         else:
             count = as_int(indices_or_sections, "sections")
             if size is None:
                 raise ValueError(
-                    f"{name}: the size of axis {place} is unknown; give the indices where to split"
+                    f"{name}: the size of axis {position} is unknown; "
+                    "give the indices where to split"
                 )
             if count < 1 or (size % count and not uneven):
                 raise ValueError(f"{name}: {count} equal parts of an axis of size {size}")
@@ -292,7 +293,7 @@ def _split(name: str, uneven: bool) -> Any:
             sizes = [size // count + (i < more) for i in range(count)]
             ends = list(itertools.accumulate(sizes))[:-1]
         bounds = zip([0, *ends], [*ends, None], strict=True)
-        return [part(x, place, start, stop) for start, stop in bounds]
+        return [part(x, position, start, stop) for start, stop in bounds]
 
     return split
 
@@ -306,8 +307,8 @@ def _take(a: Any, indices: Any, axis: Any = None, out: None = None) -> Tensor:
     x = as_tensor(a)
     if axis is None:
         x, axis = shaping.flatten(x), 0
-    place = as_axis(axis, x)
-    whole = (slice(None),) * place
+    position = as_axis(axis, x)
+    whole = (slice(None),) * position
     taken: Tensor = x[(*whole, indices if isinstance(indices, Tensor) else np.asarray(indices))]
     return taken
 
@@ -315,9 +316,9 @@ def _take(a: Any, indices: Any, axis: Any = None, out: None = None) -> Tensor:
 @of(np.diff, k="slice")
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
     x = as_tensor(a)
-    place = as_axis(axis, x)
+    position = as_axis(axis, x)
     for _ in range(as_int(n, "n")):
-        x = part(x, place, 1) - part(x, place, None, -1)
+        x = part(x, position, 1) - part(x, position, None, -1)
     return x
 
 

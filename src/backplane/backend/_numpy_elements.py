@@ -329,8 +329,8 @@ def _average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = 
     if w.ndim == 1 and x.ndim > 1:
         if axis is None:
             raise ValueError("np.average: weights of one axis need an axis")
-        place = as_axis(axis, x)
-        w = sh.expand_dims(w, axes=tuple(i for i in range(x.ndim) if i != place))
+        position = as_axis(axis, x)
+        w = sh.expand_dims(w, axes=tuple(i for i in range(x.ndim) if i != position))
     w = sh.broadcast_like(w, x)
     total = reduction.sum(w, axis, keepdims)
     return ew.div(reduction.sum(ew.mul(x, w), axis, keepdims), total)

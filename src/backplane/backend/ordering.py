@@ -68,12 +68,12 @@ def argsort(x: TensorLike, axis: Axis = -1) -> Tensor:
 def _sorted(x: TensorLike, axis: Axis) -> list[Tensor]:
     """The sorted elements and their positions."""
     x = as_tensor(x)
-    place = as_axis(axis, x)
-    order = [i for i in range(x.ndim) if i != place]
-    rows = permuted(x, [*order, place])
+    position = as_axis(axis, x)
+    order = [i for i in range(x.ndim) if i != position]
+    rows = permuted(x, [*order, position])
     kind = x.spec.dtype
     values, positions = sorting.sort(cast_to(rows, "uint8") if kind == "bool" else rows)
-    back = [*range(place), x.ndim - 1, *range(place, x.ndim - 1)]
+    back = [*range(position), x.ndim - 1, *range(position, x.ndim - 1)]
     return [permuted(t, back) for t in (cast_to(values, kind), positions)]
 
 

@@ -205,8 +205,8 @@ def request_of(
     replace = {**plan.replaced(switches), **rows}
     fed = [*plan.fed, *([packed] if plan.keys else []), *plan.variables]
     graph, fed, parts = in_rows(plan, first.thin, fed)
-    place = {t: i for i, t in enumerate(fed)}
-    state = {place[v]: i for i, v in enumerate(plan.updated) if v in place}
+    position = {t: i for i, t in enumerate(fed)}
+    state = {position[v]: i for i, v in enumerate(plan.updated) if v in position}
     request = Request(
         plan.engine, fed, graph, len(plan.news), state, replace, options=plan.options,
         rows=first.rows,

@@ -118,7 +118,7 @@ def windows(
     return [Window(*each) for each in zip(size, strides, dilation, ends, strict=True)]
 
 
-class Placement:
+class WindowGrid:
     """Windows over spatial axes whose sizes are all known. Equal arguments share one instance."""
 
     def __init__(self, sizes: Ints, windows: tuple[Window, ...]) -> None:

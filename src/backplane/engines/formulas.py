@@ -74,7 +74,7 @@ class Lines(Instructions):
 
 
 class _Plain(NamedTuple):
-    """A primitive of places, or of a place and a number."""
+    """A primitive of slots, or of a slot and a number."""
 
     name: str
     out: int
@@ -83,7 +83,7 @@ class _Plain(NamedTuple):
 
 
 class _Added(NamedTuple):
-    """A product or a quotient, times a number, that is added to what is at a place."""
+    """A product or a quotient, times a number, that is added to what is at a slot."""
 
     quotient: bool
     out: int
@@ -131,7 +131,7 @@ class Formula:
         self.positive = positive
         tensors = [Placeholder(Spec((2,), "float64")) for _ in range(replaces + 1)]
         ends: list[Tensor] = op.decomposition(*self.numbers, *tensors, **params)
-        self.place: dict[Tensor, int] = {t: i for i, t in enumerate(tensors)}
+        self.slot: dict[Tensor, int] = {t: i for i, t in enumerate(tensors)}
         self.free, self.count = list[int](), len(tensors)
         self.instructions: list[_Plain | _Added] = []
         order = toposort(ends)
@@ -139,10 +139,10 @@ class Formula:
         for t in order:
             if t in ends:
                 self._into(t, ends.index(t))
-                del self.place[tensors[ends.index(t)]]
-                self.place[t] = ends.index(t)
+                del self.slot[tensors[ends.index(t)]]
+                self.slot[t] = ends.index(t)
             elif t.ndim and t.op is not None and self.uses[t] > 1:
-                self.place[t] = self._computed(t)
+                self.slot[t] = self._computed(t)
         self.scalars = [t for t in order if not t.ndim and t not in self.numbers]
         named = [i.factor if isinstance(i, _Added) else i.y for i in self.instructions]
         self.read = list(dict.fromkeys([t for t in named if isinstance(t, Tensor)]))
@@ -183,9 +183,9 @@ class Formula:
     # --- writing ----------------------------------------------------------------------------------
 
     def _computed(self, t: Tensor) -> int:
-        """The place of the value of `t`, which is computed first if need be."""
-        if t in self.place:
-            return self.place[t]
+        """The slot of the value of `t`, which is computed first if need be."""
+        if t in self.slot:
+            return self.slot[t]
         if self.free:
             out = self.free.pop()
         else:
@@ -193,16 +193,16 @@ class Formula:
         self._into(t, out)
         return out
 
-    def _reads(self, t: Tensor, place: int) -> bool:
-        """Whether `t` is to be computed from what is at a place."""
-        if t in self.place:
-            return self.place[t] == place
-        return any(self._reads(x, place) for x in t.inputs)
+    def _reads(self, t: Tensor, slot: int) -> bool:
+        """Whether `t` is to be computed from what is at a slot."""
+        if t in self.slot:
+            return self.slot[t] == slot
+        return any(self._reads(x, slot) for x in t.inputs)
 
-    def _done(self, t: Tensor, place: int) -> None:
+    def _done(self, t: Tensor, slot: int) -> None:
         """Memory that only `t` has taken may be taken by others."""
-        if t not in self.place:
-            self.free.append(place)
+        if t not in self.slot:
+            self.free.append(slot)
 
     def _into(self, t: Tensor, out: int) -> None:
         """Compute `t`, in place of what is there."""
@@ -218,9 +218,9 @@ class Formula:
             x, y = y, x
         if self.fuses and name in ("add", "sub") and self._fused(name, out, x, y):
             return
-        if not self.fuses and self.place.get(x, out) != out and y not in self.place:
+        if not self.fuses and self.slot.get(x, out) != out and y not in self.slot:
             self._into(y, out)
-            pair = self.place[x], out
+            pair = self.slot[x], out
             pair = pair[::-1] if name in EITHER_ORDER else pair
             self.instructions.append(_Plain(name, out, *pair))
             return
@@ -231,7 +231,7 @@ class Formula:
 
     def _shortened(self, t: Tensor) -> Tensor:
         """`t` without a product with 1, or a maximum with 0 that changes nothing."""
-        if t.op is None or t in self.place or len(t.inputs) < 2:
+        if t.op is None or t in self.slot or len(t.inputs) < 2:
             return t
         x, y = t.inputs
         if t.op.name == "maximum" and self.positive and _is_zero(y):
@@ -240,8 +240,8 @@ class Formula:
         return y if t.op.name == "mul" and number in self.ones else t
 
     def _plain(self, name: str, out: int, x: Tensor, y: int | Tensor | None) -> None:
-        if x in self.place:
-            source = self.place[x]
+        if x in self.slot:
+            source = self.slot[x]
         else:
             self._into(x, out)
             source = out
@@ -253,23 +253,23 @@ class Formula:
         if term is None:
             return False
         parts = [t for t in (term.x, term.y) if t is not None]
-        places = [self._computed(t) for t in parts]
-        assert out not in places, "an old value is read after it has been overwritten"
-        if x not in self.place:
+        slots = [self._computed(t) for t in parts]
+        assert out not in slots, "an old value is read after it has been overwritten"
+        if x not in self.slot:
             self._into(x, out)
-        elif self.place[x] != out:
-            self.instructions.append(_Plain("", out, self.place[x], None))
-        second = places[1] if len(places) > 1 else None
+        elif self.slot[x] != out:
+            self.instructions.append(_Plain("", out, self.slot[x], None))
+        second = slots[1] if len(slots) > 1 else None
         sign = -1 if name == "sub" else 1
-        added = _Added(term.quotient, out, places[0], second, term.factor, sign)
+        added = _Added(term.quotient, out, slots[0], second, term.factor, sign)
         self.instructions.append(added)
-        for t, place in dict(zip(parts, places, strict=True)).items():
-            self._done(t, place)
+        for t, slot in dict(zip(parts, slots, strict=True)).items():
+            self._done(t, slot)
         return True
 
     def _term(self, t: Tensor) -> _Term | None:
-        """The term that `t` is, if that is a product or a quotient that has no place."""
-        if t in self.place or t.op is None or t.op.name not in ("mul", "div"):
+        """The term that `t` is, if that is a product or a quotient that has no slot."""
+        if t in self.slot or t.op is None or t.op.name not in ("mul", "div"):
             return None
         x, y = t.inputs
         quotient = t.op.name == "div"
@@ -283,8 +283,8 @@ class Formula:
         return _Term(quotient, x, y, None)
 
     def _product(self, t: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The factors of `t`, if it is a product that has no place."""
-        if t in self.place or t.op is None or t.op.name != "mul":
+        """The factors of `t`, if it is a product that has no slot."""
+        if t in self.slot or t.op is None or t.op.name != "mul":
             return None
         return t.inputs[0], t.inputs[1]
 

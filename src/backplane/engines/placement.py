@@ -21,7 +21,7 @@ class OnDevice(Engine):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.device, self.place = name, self.named(name)
+        self.device, self.native_device = name, self.named(name)
 
     def named(self, name: str) -> Any:
         """The device of that name, as the library has it."""

@@ -185,26 +185,26 @@ def getitem(x: Tensor, key: object) -> Tensor:
     dropped: list[int] = []
     new: list[int] = []
     chosen: list[tuple[int, Tensor]] = []
-    place = 0
+    position = 0
     items = _complete(key, x)
     if (size := _size(x, items)) is not None:
         return size
     for item in items:
         axis = len(parts)
         if item is None:
-            new.append(place)
-            place += 1
+            new.append(position)
+            position += 1
             continue
         if isinstance(item, builtins.slice):
             parts.append(_range(item, axis, strided, flipped, ends))
-            place += 1
+            position += 1
         elif (integer := _integer(item)) is not None:
             parts.append(_single(integer, x.spec.shape[axis], axis))
             dropped.append(axis)
         else:
             chosen.append((axis - len(dropped), _index(item)))
             parts.append(ALL)
-            place += chosen[-1][1].ndim
+            position += chosen[-1][1].ndim
     _check_arrays(items, [index for _, index in chosen if index.ndim], x)
     if flipped:
         x = flip(x, axes=tuple(flipped))
@@ -257,8 +257,8 @@ def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
         plain = all(end is None or isinstance(end, int) for end in ends)
         chosen = sizes[items[0]] if plain and ends[2] != 0 else []
         return stack(chosen, 0) if chosen else None
-    place = _integer(items[0])
-    return None if place is None or not -len(sizes) <= place < len(sizes) else sizes[place]
+    position = _integer(items[0])
+    return None if position is None or not -len(sizes) <= position < len(sizes) else sizes[position]
 
 
 def _is_list_of_slices(key: object) -> bool:

@@ -242,7 +242,7 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
 
 def _structure(nodes: Sequence[Tensor]) -> Hashable:
     """A key that is equal for tensors that are computed alike."""
-    place: dict[Tensor, int] = {t: i for i, t in enumerate(nodes)}
+    position: dict[Tensor, int] = {t: i for i, t in enumerate(nodes)}
     key: list[Hashable] = []
     for t in nodes:
         operands: list[Hashable] = []
@@ -250,7 +250,7 @@ def _structure(nodes: Sequence[Tensor]) -> Hashable:
             if is_scalar(x):
                 operands.append(x.value.tobytes())
             else:
-                operands.append(place.setdefault(x, len(place)))
+                operands.append(position.setdefault(x, len(position)))
         key.append((t.op, t.spec, params_key(t.params), *operands))
     return tuple(key)
 

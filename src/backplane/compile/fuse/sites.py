@@ -128,12 +128,12 @@ class Finder:
             known = _known[key]
         except KeyError:
             step = self._found(v, choice)
-            place = {t: i for i, t in enumerate(nodes)}
-            if step is not None and not place.keys() >= {*self._tensors(step)}:
+            position = {t: i for i, t in enumerate(nodes)}
+            if step is not None and not position.keys() >= {*self._tensors(step)}:
                 return step  # Some tensors are farther away than the structure tells.
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            known = _known[key] = step and self._placed(step, place)
+            known = _known[key] = step and self._placed(step, position)
         if known is None:
             return None
         pattern, numbers, scale, places = known
@@ -150,10 +150,15 @@ class Finder:
         ends = [*map(self.new.__getitem__, step.variables), step.gradient]
         return [*ends, *[t for n in (*step.numbers, step.scale) for t in tensors_in(n)]]
 
-    def _placed(self, step: Found, place: Mapping[Tensor, int]) -> _Placed:
+    def _placed(self, step: Found, position: Mapping[Tensor, int]) -> _Placed:
         ends = [*map(self.new.__getitem__, step.variables), step.gradient]
-        numbers = tuple([renamed(number, place) for number in step.numbers])
-        return step.pattern, numbers, renamed(step.scale, place), tuple([place[t] for t in ends])
+        numbers = tuple([renamed(number, position) for number in step.numbers])
+        return (
+            step.pattern,
+            numbers,
+            renamed(step.scale, position),
+            tuple([position[t] for t in ends]),
+        )
 
     def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:
         """A key that is equal for steps with the same form and numbers, and the tensors in it in
@@ -161,7 +166,7 @@ class Finder:
         """
         if v in self.structures:
             return self.structures[v]
-        place, depths = {self.new[v]: 0}, [0]
+        position, depths = {self.new[v]: 0}, [0]
         nodes, key = [self.new[v]], list[Hashable]()
         for i, t in enumerate(nodes):  # It grows meanwhile.
             if is_scalar(t):
@@ -172,13 +177,13 @@ class Finder:
             owner = self.variable.get(t) if t.ndim else None
             other = self.new.get(t) if t.spec == v.spec else None
             for x in (*operands, owner, other):
-                if x is not None and x not in place:
-                    place[x] = len(nodes)
+                if x is not None and x not in position:
+                    position[x] = len(nodes)
                     nodes.append(x)
                     depths.append(depths[i] + 1)
-            old = place[owner] if owner is not None else -1 if t in self.new else -2
+            old = position[owner] if owner is not None else -1 if t in self.new else -2
             kind = t.op if operands else None
-            key.append((kind, old, t.ndim > 0, t.spec == v.spec, *[place[x] for x in operands]))
+            key.append((kind, old, t.ndim > 0, t.spec == v.spec, *[position[x] for x in operands]))
         self.structures[v] = (v.spec.dtype, *key), nodes
         return self.structures[v]
 

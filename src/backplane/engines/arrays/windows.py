@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from backplane.core.windows import Placement
+from backplane.core.windows import WindowGrid
 from backplane.engines.arrays.elementwise import in_wide
 from backplane.engines.arrays.shaping import pad
 from backplane.engines.table import Value
@@ -26,7 +26,7 @@ Block = tuple[slice, slice]
 """An index of samples, and of rows of their images."""
 
 
-class Windows(Placement):
+class Windows(WindowGrid):
     """Windows with their views of arrays."""
 
     def pad(self, x: Value, value: float = 0) -> Value:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from backplane.core.windows import Padding, Placement
+from backplane.core.windows import Padding, WindowGrid
 from backplane.engines.table import Ints, Value
 
 
@@ -20,7 +20,7 @@ def conv(
         x,
         kernel,
         window_strides=strides,
-        padding=Placement.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation).pairs,
+        padding=WindowGrid.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation).pairs,
         rhs_dilation=dilation,
         dimension_numbers=layout(len(strides)),
         feature_group_count=groups,

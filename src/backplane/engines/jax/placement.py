@@ -47,11 +47,11 @@ class DeviceEngine(OnDevice, Jax):
 
     def here(self) -> AbstractContextManager[Any]:
         """JAX's default device."""
-        return jax.default_device(self.place)
+        return jax.default_device(self.native_device)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""
-        return jax.device_put(value, self.place)
+        return jax.device_put(value, self.native_device)
 
 
 ENGINE = Jax()

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from jax import lax
 
-from backplane.core.windows import Padding, Placement, windows
+from backplane.core.windows import Padding, WindowGrid, windows
 from backplane.engines.table import Ints, Value
 
 Pairs = Sequence[tuple[int, int]]
@@ -28,7 +28,7 @@ def zero(x: Value) -> Value:
     return np.zeros((), x.dtype)
 
 
-class Windows(Placement):
+class Windows(WindowGrid):
     """The positions of the windows of one call.
 
     Attributes:

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from backplane.core.shapes import Sizes
 from backplane.core.spec import Spec, is_float
-from backplane.core.windows import Ints, Placement, Sliding
+from backplane.core.windows import Ints, Sliding, WindowGrid
 from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table()
@@ -28,10 +28,10 @@ def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -
 @TABLE.add("conv", unless=_refused)
 def conv(x: Value, kernel: Value, *, groups: int, **at: Unpack[Sliding]) -> Value:
     """`mx.conv_general`, whose kernels are (out, *spatial, in)."""
-    place = Placement.of(x.shape[1:-1], kernel.shape[:-2], **at)
-    if not (x.size and kernel.size) or 0 in place.counts:
-        return mx.zeros((x.shape[0], *place.counts, kernel.shape[-1]), x.dtype)
-    before, after = zip(*place.pairs, strict=True)
+    grid = WindowGrid.of(x.shape[1:-1], kernel.shape[:-2], **at)
+    if not (x.size and kernel.size) or 0 in grid.counts:
+        return mx.zeros((x.shape[0], *grid.counts, kernel.shape[-1]), x.dtype)
+    before, after = zip(*grid.pairs, strict=True)
     return mx.conv_general(
         x,
         mx.moveaxis(kernel, -1, 0),
@@ -50,10 +50,10 @@ def conv_input_grad(
     sizes = host_shape(shape, dims)
     if not (g.size and kernel.size):
         return mx.zeros(sizes, g.dtype)
-    place = Placement.of(sizes[1:-1], kernel.shape[:-2], **at)
-    before, after = zip(*place.gradient_pairs, strict=True)
+    grid = WindowGrid.of(sizes[1:-1], kernel.shape[:-2], **at)
+    before, after = zip(*grid.gradient_pairs, strict=True)
     # Not by `flip=True`, which CUDA forgets where all strides are 1 (MLX 0.32).
-    turned = kernel[(slice(None, None, -1),) * len(place.counts)]
+    turned = kernel[(slice(None, None, -1),) * len(grid.counts)]
     return mx.conv_general(
         g,
         _turned(turned, groups),
@@ -80,8 +80,8 @@ def conv_kernel_grad(
     if not (x.size and g.size):
         return mx.zeros(kernel_shape, x.dtype)
     window = kernel_shape[:-2]
-    place = Placement.of(x.shape[1:-1], window, **at)
-    before, after = zip(*place.pairs, strict=True)
+    grid = WindowGrid.of(x.shape[1:-1], window, **at)
+    before, after = zip(*grid.pairs, strict=True)
     gradient = mx.conv_general(
         mx.swapaxes(x, 0, -1),
         mx.swapaxes(g, 0, -1),

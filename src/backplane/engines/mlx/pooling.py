@@ -12,7 +12,7 @@ from typing import Unpack
 import mlx.core as mx
 
 from backplane.core.spec import neutral
-from backplane.core.windows import Ints, Placement, Pooling
+from backplane.core.windows import Ints, Pooling, WindowGrid
 from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import NAMES
 from backplane.engines.table import Table, Value
@@ -20,28 +20,28 @@ from backplane.engines.table import Table, Value
 TABLE = Table()
 
 
-def _placed(sizes: Ints, at: Pooling) -> Placement:
-    return Placement.of(sizes, at["pool"], at["strides"], at["padding"])
+def _placed(sizes: Ints, at: Pooling) -> WindowGrid:
+    return WindowGrid.of(sizes, at["pool"], at["strides"], at["padding"])
 
 
-def _padded(x: Value, place: Placement, value: float) -> Value:
-    if not place.is_padded:
+def _padded(x: Value, grid: WindowGrid, value: float) -> Value:
+    if not grid.is_padded:
         return x
     constant = mx.array(value, x.dtype)
-    return mx.pad(x, place.around, constant_values=constant)
+    return mx.pad(x, grid.around, constant_values=constant)
 
 
 @TABLE.add("max_pool", wanted=True)
 def max_pool(x: Value, *, wanted: tuple[bool, ...], **at: Unpack[Pooling]) -> list[Value]:
     """The maxima, and at which place of its window each of them is, if anybody asks."""
-    place = _placed(x.shape[1:-1], at)
-    if 0 in place.counts:
-        y = mx.zeros((x.shape[0], *place.counts, x.shape[-1]), x.dtype)
+    grid = _placed(x.shape[1:-1], at)
+    if 0 in grid.counts:
+        y = mx.zeros((x.shape[0], *grid.counts, x.shape[-1]), x.dtype)
         return [y, mx.zeros(y.shape, mx.uint16)]
-    x = _padded(x, place, neutral(NAMES[x.dtype], "max"))
+    x = _padded(x, grid, neutral(NAMES[x.dtype], "max"))
     if not wanted[1]:
-        return [_maxima(x, place), None]
-    y, *parts = [x[index] for index in place.indices]
+        return [_maxima(x, grid), None]
+    y, *parts = [x[index] for index in grid.indices]
     positions = mx.zeros(y.shape, mx.uint16)
     for i, part in enumerate(parts, 1):
         # A later place has a larger number. This is five times as fast as `mx.where`.
@@ -50,9 +50,9 @@ def max_pool(x: Value, *, wanted: tuple[bool, ...], **at: Unpack[Pooling]) -> li
     return [y, positions]
 
 
-def _maxima(x: Value, place: Placement) -> Value:
+def _maxima(x: Value, grid: WindowGrid) -> Value:
     """The maxima of a padded tensor, axis by axis."""
-    for axis, w in enumerate(place.windows, 1):
+    for axis, w in enumerate(grid.windows, 1):
         before = (slice(None),) * axis
         first, *others = [x[(*before, slice(*w.part(i)))] for i in range(w.size)]
         for part in others:
@@ -64,20 +64,20 @@ def _maxima(x: Value, place: Placement) -> Value:
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
 def max_pool_grad(g: Value, x: Value, _y: None, positions: Value, **at: Unpack[Pooling]) -> Value:
     """`g` added at the places of the maxima."""
-    place = _placed(x.shape[1:-1], at)
-    total = mx.zeros((x.shape[0], *place.padded, x.shape[-1]), g.dtype)
+    grid = _placed(x.shape[1:-1], at)
+    total = mx.zeros((x.shape[0], *grid.padded, x.shape[-1]), g.dtype)
     if g.size:
-        for i, key in enumerate(place.indices):
+        for i, key in enumerate(grid.indices):
             total[key] = total[key] + masked(g, positions == i)
-    return total[place.inside]
+    return total[grid.inside]
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
 def max_pool_take(v: Value, _x: None, _y: None, positions: Value, **at: Unpack[Pooling]) -> Value:
     """`v` read at the places of the maxima."""
-    place = _placed(v.shape[1:-1], at)
-    v = _padded(v, place, 0)
+    grid = _placed(v.shape[1:-1], at)
+    v = _padded(v, grid, 0)
     taken = mx.zeros(positions.shape, v.dtype)
-    for i, key in enumerate(place.indices):
+    for i, key in enumerate(grid.indices):
         taken = taken + masked(v[key], positions == i)
     return taken

@@ -45,7 +45,7 @@ class TorchEngine(Engine):
         frozenset() if devices.ACCELERATED else {"blocks"}
     )
 
-    place: torch.device | None = None
+    native_device: torch.device | None = None
     """The device on which all programs run, if there is one."""
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ class TorchEngine(Engine):
         makers = MAKERS | self._running_graphs
         makes = program.values_from_host or not makers.isdisjoint(program.operations)
         wish = program.options.get("compile")
-        return devices.following_inputs(function, bool(makes or wish), self.place)
+        return devices.following_inputs(function, bool(makes or wish), self.native_device)
 
 
 MAKERS = frozenset(("full", "arange", "random_uniform", "random_normal"))

@@ -48,14 +48,14 @@ class DeviceEngine(OnDevice, Torch):
 
     def here(self) -> AbstractContextManager[Any]:
         """PyTorch's default device."""
-        return self.place
+        return self.native_device
 
     def _run_here(self, run: Function) -> Function:
         return run if devices.ACCELERATED else super()._run_here(run)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""
-        return value.to(self.place)
+        return value.to(self.native_device)
 
 
 ENGINE = Torch()

@@ -32,7 +32,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Placement, Sliding
+from backplane.core.windows import Padding, Sliding, WindowGrid
 from backplane.engines.jax import native
 from backplane.engines.jax.fast import depthwise
 from backplane.engines.jax.windows import pad_spatial
@@ -133,7 +133,7 @@ def _each_group(
 
 def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
     """im2col: the windows of `x` as rows of a matrix, times the kernel as another."""
-    at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
+    at = WindowGrid.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = pad_spatial(x, np.zeros((), x.dtype), at.pairs)
     rows = lax.concatenate([x[index] for index in at.indices], x.ndim - 1)
     matrix = lax.reshape(kernel, (rows.shape[-1], kernel.shape[-1]))
@@ -154,7 +154,7 @@ def _input_grad(
     """The turned kernel slides over `g`, whose elements have zeros between them for strides."""
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
-    at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    at = WindowGrid.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
     turned = jnp.swapaxes(lax.rev(kernel, range(len(strides))), -1, -2)
     return lax.conv_general_dilated(
         g,
@@ -173,7 +173,7 @@ def _kernel_grad(
     """The window is all of `g`, with zeros between its elements where there are strides."""
     if 0 in g.shape:
         return lax.full(kernel_shape, 0, g.dtype)
-    at = Placement.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
+    at = WindowGrid.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
     channels = x.ndim - 1
     spatial = range(1, channels)
     gradient = lax.conv_general_dilated(

@@ -14,14 +14,14 @@ from typing import Unpack
 import jax.numpy as jnp
 from jax import lax
 
-from backplane.core.windows import Placement, Sliding
+from backplane.core.windows import Sliding, WindowGrid
 from backplane.engines.jax.windows import Pairs, pad_spatial, zero
 from backplane.engines.table import Ints, Value
 
 
 def conv(x: Value, kernel: Value, *, groups: int, **window: Unpack[Sliding]) -> Value:
     """Cross-correlation."""
-    at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
+    at = WindowGrid.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = _padded(_repeated(x, kernel.shape[-1] // groups), at.pairs)
     return _sum_of_products(x, at, kernel)
 
@@ -33,10 +33,10 @@ def input_grad(
     size, filters = kernel.shape[:-2], kernel.shape[-1]
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
-    at = Placement.of(shape[1:-1], size, **window)
+    at = WindowGrid.of(shape[1:-1], size, **window)
     g = _padded(g, at.gradient_pairs, window["strides"])
     # Over `g` windows are one step apart, and there are as many as `x` has elements.
-    apart = Placement.of(g.shape[1:-1], size, (1,) * len(size), "valid", window["dilation"])
+    apart = WindowGrid.of(g.shape[1:-1], size, (1,) * len(size), "valid", window["dilation"])
     turned = lax.rev(kernel, range(len(size)))
     gradient = _sum_of_products(g, apart, turned)
     if filters == groups:
@@ -50,7 +50,7 @@ def kernel_grad(
     x: Value, g: Value, *, kernel_shape: Ints, groups: int, **window: Unpack[Sliding]
 ) -> Value:
     """A sum over all windows for each place of the kernel."""
-    at = Placement.of(x.shape[1:-1], kernel_shape[:-2], **window)
+    at = WindowGrid.of(x.shape[1:-1], kernel_shape[:-2], **window)
     x = _padded(_repeated(x, kernel_shape[-1] // groups), at.pairs)
     g = lax.optimization_barrier(g)
     axes = tuple(range(x.ndim - 1))
@@ -68,7 +68,7 @@ def _repeated(x: Value, multiplier: int) -> Value:
     return x if multiplier == 1 else jnp.repeat(x, multiplier, x.ndim - 1)
 
 
-def _sum_of_products(x: Value, at: Placement, kernel: Value) -> Value:
+def _sum_of_products(x: Value, at: WindowGrid, kernel: Value) -> Value:
     """The sum of products of a window and the weights, for all windows over the padded `x`."""
     rows = lax.reshape(kernel, (kernel.size // kernel.shape[-1], kernel.shape[-1]))
     terms = [x[index] * rows[i] for i, index in enumerate(at.indices)]

@@ -152,9 +152,9 @@ class _Graph:
     def replacing(self, last: Node) -> Iterator[list[Symbol]]:
         """Context manager: nodes made inside come before a node; the list has its replacement."""
         nodes, known = self.scope.nodes, self.scope._known
-        place = nodes.index(last)
-        rest = nodes[place:]
-        del nodes[place:]
+        position = nodes.index(last)
+        rest = nodes[position:]
+        del nodes[position:]
         self.scope._known = {}  # An equal node may come later.
         replacement: list[Symbol] = []
         with building(self.scope):

@@ -219,7 +219,7 @@ class Chain(NamedTuple):
 
 def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
     """The chains that are worth a kernel. Variables whose chains have a step in common share it."""
-    place = {op: i for i, op in enumerate(graph.get_operations())}
+    position = {op: i for i, op in enumerate(graph.get_operations())}
     groups: list[tuple[set[Any], list[int]]] = []
     for i, s in enumerate(states):
         steps, members = _steps(s.new), [i]
@@ -234,7 +234,7 @@ def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
         work = len(steps) * math.prod(states[members[0]].new.shape)
         least = limit("tensorflow.updates", states[members[0]].new.dtype.name)
         if work >= least and len(steps) <= LONGEST:
-            chains.append(_chain(states, sorted(members), sorted(steps, key=place.__getitem__)))
+            chains.append(_chain(states, sorted(members), sorted(steps, key=position.__getitem__)))
     return chains
 
 
@@ -259,14 +259,14 @@ def _chain(states: Sequence[State], members: list[int], order: Sequence[Any]) ->
     inputs: list[Value] = []
 
     def operand(x: Value) -> Operand:
-        place = known.get(x.ref())
-        if place is None:
+        position = known.get(x.ref())
+        if position is None:
             number = tf.get_static_value(x) if x.shape.rank == 0 else None
-            place = ("number", float(number)) if number is not None else ("input", len(inputs))
-            known[x.ref()] = place
+            position = ("number", float(number)) if number is not None else ("input", len(inputs))
+            known[x.ref()] = position
             if number is None:
                 inputs.append(x)
-        return place
+        return position
 
     steps = tuple([(op.type, tuple([operand(x) for x in op.inputs])) for op in order])
     return Chain(members, inputs, steps, tuple([known[states[i].new.ref()] for i in members]))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from backplane.core.windows import Placement, Window
+from backplane.core.windows import Window, WindowGrid
 from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Value
 
@@ -38,7 +38,7 @@ class Phases(NamedTuple):
         parts = tuple([w.size // w.stride for w in slid])
         return cls(parts, tuple([w.stride for w in slid]))
 
-    def input_grad(self, g: Value, kernel: Value, place: Placement) -> Value:
+    def input_grad(self, g: Value, kernel: Value, grid: WindowGrid) -> Value:
         """The transposed convolution of `g`, channels last."""
         (m, n), (down, right) = self.parts, self.strides
         inputs, outputs = kernel.shape[-2:]
@@ -48,14 +48,14 @@ class Phases(NamedTuple):
         height, width = y.shape[2:]
         split = y.permute(0, 2, 3, 1).reshape(-1, height, width, down, right, inputs)
         whole = split.transpose(2, 3).reshape(-1, height * down, width * right, inputs)
-        return _inside(whole, place)
+        return _inside(whole, grid)
 
 
-def _inside(whole: Value, place: Placement) -> Value:
+def _inside(whole: Value, grid: WindowGrid) -> Value:
     """`whole` without padding, and with zeros where no window reached."""
-    ends = [before + n for (before, _), n in zip(place.pairs, place.sizes, strict=True)]
+    ends = [before + n for (before, _), n in zip(grid.pairs, grid.sizes, strict=True)]
     lacking = [max(end - n, 0) for end, n in zip(ends, whole.shape[1:-1], strict=True)]
     if any(lacking):
         whole = torch.constant_pad_nd(whole, (0, 0, 0, lacking[1], 0, lacking[0]))
-    (top, _), (left, _) = place.pairs
+    (top, _), (left, _) = grid.pairs
     return whole[:, top : ends[0], left : ends[1]]

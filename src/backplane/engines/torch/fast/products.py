@@ -23,12 +23,12 @@ from functools import cached_property
 
 import torch
 
-from backplane.core.windows import Placement
+from backplane.core.windows import WindowGrid
 from backplane.engines.table import Ints, Lowering, Value
 from backplane.engines.torch.shaping import pad_amounts
 
 
-class Products(Placement):
+class Products(WindowGrid):
     """Windows over spatial axes of known sizes, channels last."""
 
     def serves(self, x: Value, outputs: int, groups: int, few: float) -> bool:
