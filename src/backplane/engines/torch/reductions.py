@@ -67,6 +67,19 @@ def _is_short(x: Value, axis: int, most: int = PRECISE_ROW) -> bool:
     return torch.jit.is_tracing() or bool(x.shape[axis] <= most)
 
 
+def _of_rows(kernel: Lowering, by_length: Lowering) -> Callable[..., Lowering]:
+    """PyTorch's kernel where rows are known to be short; else one that looks at their length, which
+    takes 0.6 µs.
+    """
+
+    def build(specs: Sequence[Spec], *, axis: int) -> Lowering:
+        size = specs[0].shape[axis]
+        known = size is not None and size <= PRECISE_ROW
+        return partial(kernel, dim=axis) if known else partial(by_length, axis=axis)
+
+    return build
+
+
 def _softmax(x: Value, axis: int) -> Value:
     if _is_short(x, axis):
         return torch.softmax(x, axis)
@@ -99,8 +112,8 @@ TABLE.update(
         argmin=_position(torch.argmin),
         cumsum=_cumulative(torch.cumsum),
         cumprod=_cumulative(torch.cumprod),
-        softmax=lambda specs, *, axis: partial(_softmax, axis=axis),
-        log_softmax=lambda specs, *, axis: partial(_log_softmax, axis=axis),
+        softmax=_of_rows(torch.softmax, _softmax),
+        log_softmax=_of_rows(torch.log_softmax, _log_softmax),
     )
 )
 # It adds up in float16, where a sum of many exponentials is infinite.
