@@ -156,6 +156,12 @@ def mean(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     return node("Div", sum_(x, axes=axes, keepdims=keepdims), count)
 
 
+@TABLE.add("logsumexp")
+def logsumexp(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Logarithm of the sum of exponentials over axes, which may be of no elements."""
+    return node("ReduceLogSumExp", x, ints(*axes), keepdims=int(keepdims))
+
+
 @TABLE.add("sum_to")
 def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     """The sum over the axes that were broadcast, which are found out when the program runs."""
