@@ -96,3 +96,17 @@ def test_a_pass_runs_where_there_is_something_to_do(engine: Any) -> None:
     assert len(toposort(found.known)) == 2
     with without("simplify"):
         assert len(toposort(passes.optimized([K.tanh(x) * 1.0], job).outputs)) > 2
+
+
+def test_constants_are_folded_by_kernels_that_serve(engine: Any) -> None:
+    """NumPy's kernel for the gradient of a softmax is for the last axis."""
+    values = np.random.default_rng(0).normal(size=(2, 3, 4, 3)).astype("float32")
+    x, w = K.placeholder((3, 4, 3)), K.constant(values[1])
+
+    def slope(t: Any, axis: int) -> Any:
+        return K.gradients(K.sum(K.softmax(t, axis) * w), [t])[0]
+
+    for axis in (0, 1, 2):
+        (known,) = K.function([], [slope(K.constant(values[0]), axis)])([])
+        (fed,) = K.function([x], [slope(x, axis)])([values[0]])
+        np.testing.assert_allclose(known, fed, rtol=1e-4, atol=1e-6)

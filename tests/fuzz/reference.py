@@ -250,7 +250,7 @@ class Evaluation(Freedoms):
         entry = self.table.get(op.name)
         if entry is not None and entry.unless is None and not entry.builds:
             return entry.function(*operands, **params)
-        specs = [Spec(np.shape(v), np.asarray(v).dtype.name) for v in operands]
+        specs = [_spec_of(v, t.spec.dtype) for v, t in zip(operands, node.inputs, strict=True)]
         if entry is None or (entry.unless is not None and entry.unless(specs, **params)):
             return self.decomposed(node, operands, specs, params)
         if entry.builds:
@@ -284,6 +284,12 @@ def _wide(value: Any) -> Any:
         if array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         else array
     )
+
+
+def _spec_of(value: Any, dtype: str) -> Spec:
+    """The spec of an operand: sizes, whose values are NumPy's own integers, keep their dtype."""
+    wide = np.asarray(value).dtype.name
+    return Spec(np.shape(value), wide if is_float(wide) else dtype)
 
 
 def _widened(params: Mapping[str, Any]) -> dict[str, Any]:

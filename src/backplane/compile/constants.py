@@ -29,6 +29,8 @@ def fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Constant | None:
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
         return None
     specs = [t.spec for t in inputs]
+    if not entry.serves(specs, node.params):
+        return None
     with np.errstate(all="ignore"):
         result = entry.lowering(specs, node.params)(*values)
     return constant(np.asarray(result), node.spec.dtype)

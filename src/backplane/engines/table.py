@@ -63,6 +63,10 @@ class Entry(NamedTuple):
     order: Callable[[Spec], Sequence[int] | None] | None = None
     unless: Callable[..., bool] | None = None
 
+    def serves(self, specs: Sequence[Spec], params: Mapping[str, Any]) -> bool:
+        """Whether the lowering takes operands of these specs."""
+        return self.unless is None or not self.unless(specs, **params)
+
     def lowering(self, specs: Sequence[Spec], params: Mapping[str, Any]) -> Lowering:
         """The function of the operands alone, for operands of these specs."""
         if self.builds:

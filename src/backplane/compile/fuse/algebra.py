@@ -284,6 +284,8 @@ def _computed(t: Tensor, numbers: Sequence[float | None]) -> float | None:
     entry, specs = get("numpy").table.get(t.op.name), [x.spec for x in t.inputs]
     if entry is None or "bfloat16" in [spec.dtype for spec in specs]:
         return None
+    if not entry.serves(specs, t.params):
+        return None
     pairs = zip(t.inputs, numbers, strict=True)
     arrays = [np.full((1,) * x.ndim, n, x.spec.dtype) for x, n in pairs]
     with np.errstate(all="ignore"):

@@ -42,6 +42,4 @@ def terms_of(
 
 def serves(entry: Entry | None, node: Tensor) -> bool:
     """Whether there is a lowering, and it takes operands like these."""
-    if entry is None or entry.unless is None:
-        return entry is not None
-    return not entry.unless([t.spec for t in node.inputs], **node.params)
+    return entry is not None and entry.serves([t.spec for t in node.inputs], node.params)
