@@ -67,7 +67,8 @@ def expected(
     plans: Plans = {}
     with np.errstate(all="ignore"):
         exact = Evaluation(None, plans)
-        evaluations = [exact, *[Evaluation(rng, plans, exact.walks) for rng in generators]]
+        noisy = [Evaluation(rng, plans, exact.walks, i) for i, rng in enumerate(generators)]
+        evaluations = [exact, *noisy]
         values = [list(_evaluated(e, outputs, leaves, state, runs)) for e in evaluations]
         return [
             [
@@ -127,9 +128,13 @@ class Evaluation(Freedoms):
     """
 
     def __init__(
-        self, rng: np.random.Generator | None, plans: Plans | None = None, walks: Walks = ()
+        self,
+        rng: np.random.Generator | None,
+        plans: Plans | None = None,
+        walks: Walks = (),
+        number: int = 0,
     ) -> None:
-        self.rng = rng
+        self.rng, self.number = rng, number
         # Chains of many operations, too: all of them in a part of the evaluations.
         self.keeps_halves = rng is not None and rng.random() < 0.25
         self.plans = {} if plans is None else plans

@@ -244,3 +244,41 @@ def test_integers_that_a_float_compares_are_exact() -> None:
     [[(value, bound)]] = expected([K.equal(x, x)], {x: np.array([3.0, 4.0])}, samples=40)
     assert value.all()
     assert (bound == 0).all()
+
+
+def test_a_maximum_of_convolutions_with_nan_is_open() -> None:
+    """Kernels may leave NaN · 0 out at the border. The second sample has no NaN in its kernel."""
+    x, kernel = K.placeholder((1, 4, 1)), K.placeholder((2, 1, 1))
+    largest = K.max(K.conv1d(x, kernel, padding="same"), axis=1)
+    data = np.arange(4.0).reshape(1, 4, 1)
+    for value, is_open in (np.nan, True), (2.0, False):
+        leaves = {x: data, kernel: np.array([1.0, value]).reshape(2, 1, 1)}
+        for seed in range(20):
+            [[(_, bound)]] = expected([largest], leaves, seed=seed)
+            assert (bound == np.inf).all() == is_open
+
+
+def test_a_comparison_of_convolutions_with_nan_is_open() -> None:
+    x, kernel = K.placeholder((1, 4, 1)), K.placeholder((2, 1, 1))
+    y = K.conv1d(x, kernel, padding="same")
+    leaves = {x: np.arange(4.0).reshape(1, 4, 1), kernel: np.array([1.0, np.nan]).reshape(2, 1, 1)}
+    [[(_, bound)]] = expected([K.greater(y, y - y)], leaves, samples=40)
+    assert (bound == np.inf).all()
+
+
+def test_a_mean_overflows_where_its_sum_does() -> None:
+    x = K.placeholder((2, 20))
+    data = np.stack([np.full(20, 4e37), np.full(20, 4e35)])
+    [[(value, bound)]] = expected([K.mean(x, axis=1)], {x: data}, samples=40)
+    np.testing.assert_allclose(value, [4e37, 4e35])
+    assert bound[0] == np.inf
+    assert bound[1] < 1e31
+
+
+def test_what_is_nearly_a_whole_number_may_be_cast_to_it() -> None:
+    x = K.placeholder((3,))
+    [[(value, bound)]] = expected(
+        [K.cast(K.tanh(x), "int16")], {x: np.array([-8.5, 8.5, 0.9])}, samples=40
+    )
+    assert value.tolist() == [0, 0, 0]
+    assert bound.tolist() == [np.inf, np.inf, 0]

@@ -266,6 +266,8 @@ def _called(t: Tensor, params: Mapping[str, Any], operands: Sequence[Sum]) -> Su
     assert op is not None
     if op is ew.where and operands[1] == operands[2]:
         return operands[1]
+    if op.linear and all(operands[i] == ZERO for i in op.linear):
+        return ZERO
     if op in EXTREMES:
         if operands[0] == operands[1]:
             return operands[0]

@@ -101,18 +101,6 @@ def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     return lowering
 
 
-@TABLE.build("mean")
-def _mean(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-    """The decomposition as one function. With it, means of constants are folded on every engine."""
-
-    def build(specs: Sequence[Spec]) -> Lowering:
-        total = summed(specs, axes=axes, keepdims=keepdims)
-        number = np.dtype(specs[0].dtype).type
-        return lambda x: total(x) / number(math.prod([x.shape[axis] for axis in axes]))
-
-    return in_single(build, specs)
-
-
 # --- other reductions ----------------------------------------------------------------------------
 
 
