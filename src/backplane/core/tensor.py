@@ -135,8 +135,7 @@ class Tensor(KerasAttributes):
         rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
         return f"<code>{'<br>'.join([html.escape(row) for row in rows])}</code>"
 
-    # --- operators; == is identity, so that tensors can be keys and members of lists
-    # ----------------
+    # --- operators; == is identity, so that tensors can be keys and members of lists --------------
 
     __add__, __radd__ = _operator("add"), _operator("radd")
     __sub__, __rsub__ = _operator("sub"), _operator("rsub")
