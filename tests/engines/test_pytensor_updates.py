@@ -29,6 +29,7 @@ FORMS: dict[str, tuple[str, int, tuple[float, ...], dict[str, bool]]] = {
     "adam": ("adam_update", 3, (0.01, 0.9, 0.999, 1e-7), {}),
     "negative squares": ("adam_update", 3, (0.01, 0.9, 1.5, 1e-7), {}),
     "adamax": ("adamax_update", 3, (0.01, 0.9, 0.999, 1e-7), {}),
+    "amsgrad": ("amsgrad_update", 4, (0.01, 0.9, 0.999, 1e-7), {}),
 }
 
 
@@ -50,22 +51,38 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return Spy()
 
 
-def trained(form: str, dtype: str, **options: Any) -> list[np.ndarray]:
-    """Parameters and states after three steps."""
+def trained(
+    form: str, dtype: str, special: float | None = None, **options: Any
+) -> list[np.ndarray]:
+    """Parameters and states after three steps. A `special` number is in the last gradients."""
     name, kinds, numbers, params = FORMS[form]
     function = {**updates.TABLE, **updates.LARGE}[name].function
     rng = np.random.default_rng(0)
     state = [rng.normal(size=shape).astype(dtype) for shape in SHAPES]
     state += [np.zeros(shape, dtype) for shape in SHAPES] * (kinds - 1)
     scalars = [np.asarray(x) for x in numbers]
-    for _ in range(3):
+    for step in range(3):
         gs = [np.asarray(rng.normal(size=shape), dtype) for shape in SHAPES]
         gs[0] = np.asfortranarray(gs[0])
+        if special is not None and step == 2:
+            gs[0][::3] = special
         gs[1] = np.repeat(gs[1], 2)[::2]
         gs[2].flags.writeable = False
         state, calls = function(*scalars, *state, *gs, **params, **options)
         at_once(calls)
     return state
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_loop_keeps_nan_as_blocks_do(loop: Spy, form: str, special: float) -> None:
+    """The larger of a number and NaN is NaN."""
+    with np.errstate(all="ignore"):
+        found = trained(form, "float32", special, loop=loop)
+        wanted = trained(form, "float32", special)
+    assert any(np.isnan(x).any() or np.isinf(x).any() for x in wanted)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

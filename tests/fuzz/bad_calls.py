@@ -180,10 +180,12 @@ def calls(symbolic: bool) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
                 yield name, parameter, text, {**good, parameter: value}
 
 
-def _in_a_step(error: BaseException) -> bool:
-    """Whether a function that the caller gave has failed: `int` asks a tensor for its value."""
+def _in_a_step(error: BaseException, given: object) -> bool:
+    """Whether a function that the caller gave has failed: `int` asks a tensor for its value, which
+    K's traceback hides.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    asked = "is symbolic and has no value yet" in str(error)
+    asked = callable(given) and "is symbolic and has no value yet" in str(error)
     return asked or any(f.name in ("<lambda>", "__int__", "__len__", "__index__") for f in frames)
 
 
@@ -196,7 +198,7 @@ def judged(name: str, parameter: str, text: str, given: dict[str, Any]) -> Findi
             warnings.simplefilter("ignore")
             getattr(K, name)(**given)
     except ERRORS as error:
-        if _in_a_step(error):
+        if _in_a_step(error, given[parameter]):
             return None
         message = str(error)
         if not message.startswith(f"K.{name}"):

@@ -24,7 +24,7 @@ from backplane.ops.shaping import item
 
 
 class First(NamedTuple):
-    """What a function was fed in its first call, as far as its programs depend on that."""
+    """The facts about a function's first feeds on which its programs depend."""
 
     thin: Set[Tensor] = frozenset()
     """The sparse matrices that programs take in compressed rows."""
@@ -138,8 +138,8 @@ class Function:
     def _first(self, values: Sequence[Any]) -> First:
         plan, alike = self.plan, self._are_alike(values)
         batches = [plan.inputs[i] for i in plan.batches] if alike else []
-        rows = [_first_size(values[i]) for i in plan.batches[:1]]
-        return First(thin_in(plan, values), batches, *rows)
+        rows = _first_size(values[plan.batches[0]]) if plan.batches else None
+        return First(thin_in(plan, values), batches, rows)
 
     def _straight(self, key: tuple[Any, ...], alike: bool) -> Call:
         first = self.first if alike else self.first._replace(alike=())

@@ -17,7 +17,8 @@ from backplane.engines.kernels import limit
 
 FORMS = {
     "add": "{x} + {y}", "sub": "{x} - {y}", "mul": "{x} * {y}", "div": "{x} / {y}",
-    "sqrt": "sqrt({x})", "abs": "abs({x})", "maximum": "{y} if {x} < {y} else {x}",
+    "sqrt": "sqrt({x})", "abs": "abs({x})",
+    "maximum": "{x} if {x} > {y} or {x} != {x} else {y}",  # NaN is the larger one.
 }  # fmt: skip
 
 
