@@ -20,7 +20,8 @@ np.log10(x); np.exp2(x); np.tan(x); np.sinh(x); np.cosh(x); np.arctanh(x); np.de
 np.radians(x); np.degrees(x); np.rad2deg(x); np.nan_to_num(x)
 np.add(x, a); np.subtract(a, x); np.multiply(x, 2.0); np.divide(x, 3); np.remainder(x * 9, 2)
 np.power(x, 3); np.power(x, 1.5); np.absolute(x); np.negative(x); np.maximum(x, 0.1)
-np.minimum(2, x); np.logaddexp(x, a); np.hypot(x, a); np.matmul(x, m); np.abs(x)
+np.minimum(2, x); np.logaddexp(x, a); np.logaddexp(x, 1); np.logaddexp(v, x); np.hypot(x, a)
+np.hypot(v, x); np.matmul(x, m); np.abs(x)
 np.clip(x, 0.1, 2.0); np.clip(x, None, 2.0); np.clip(x, a_min=0.1, a_max=None)
 np.where(a > 0.5, x, 0.0); np.where(x > 0.5, x, a)
 np.sum(x); np.sum(x, axis=1); np.sum(x, (0, 2), keepdims=True); np.mean(x, axis=-1)
@@ -66,6 +67,14 @@ np.logical_and.reduce(x > 0.4, axis=1); np.argmax(x, axis=-1); np.argmin(x)
 np.argsort(x, axis=1); np.argsort(x, None, stable=True)
 np.argmax(x, 1, keepdims=True); np.count_nonzero(x > 0.5, axis=1); np.sum(x > 0.5)
 np.zeros_like(x); np.ones_like(x, dtype="int32"); np.full_like(x, 3.0)
+"""
+if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+    SMOOTH += """
+np.matrix_transpose(x); np.vecdot(x, a); np.vecdot(x, a, axis=1); np.cumulative_sum(x, axis=1)
+np.cumulative_prod(v)
+"""
+    STEPS += """
+np.astype(x * 9, "int32")
 """
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend import arithmetic, creation, linear, selection, shaping
+from backplane.backend import arithmetic, creation, linear, reduction, selection, shaping
 from backplane.backend._args import as_axis, as_dtype, as_entries, as_int
-from backplane.backend._numpy_table import in_dtype, listed, of
+from backplane.backend._numpy_table import in_dtype, listed, of, of_newer
 from backplane.backend.inspection import int_shape
 from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axes
@@ -55,6 +55,11 @@ def _inner(a: Any, b: Any, /) -> Tensor:
 def _vdot(a: Any, b: Any, /) -> Tensor:
     x, y = promoted(a, b)
     return linear.dot(shaping.flatten(x), shaping.flatten(y))
+
+
+@of_newer(np, "vecdot", k="sum")
+def _vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Tensor:
+    return reduction.sum(ew.mul(*promoted(x1, x2)), axis)
 
 
 @of(np.outer)
@@ -102,6 +107,11 @@ def _ravel(a: Any, order: str = "C") -> Tensor:
 @of(np.transpose, k="permute_dimensions")
 def _transpose(a: Any, axes: Any = None) -> Tensor:
     return linear.transpose(a) if axes is None else shaping.permute_dimensions(a, axes)
+
+
+@of_newer(np, "matrix_transpose", k="permute_dimensions")
+def _matrix_transpose(x: Any, /) -> Tensor:
+    return _swapaxes(x, -1, -2)
 
 
 def _moved(x: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
@@ -350,6 +360,11 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     x = as_tensor(a)
     dtype = x.spec.dtype if dtype is None else as_dtype(dtype)
     return sh.broadcast_like(cast_to(as_tensor(fill_value), dtype), x)
+
+
+@of_newer(np, "astype", k="cast")
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
+    return arithmetic.cast(x, dtype)
 
 
 @of(np.copy, k="identity")

@@ -19,7 +19,7 @@ from backplane.backend import (
     shaping,
 )
 from backplane.backend._args import as_axis, as_int
-from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of
+from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of, of_newer
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.core.hooks import HOOKS
@@ -148,9 +148,15 @@ _binary(np.logical_xor, lambda x, y: ew.not_equal(_truth(x), _truth(y)))
 _binary(np.left_shift, ew.shift_left)
 _binary(np.right_shift, ew.shift_right)
 _binary(np.hypot, _on_floats(lambda x, y: ew.sqrt(ew.add(ew.mul(x, x), ew.mul(y, y)))))
-_binary(np.logaddexp, _on_floats(
-    lambda x, y: red.logsumexp(sh.stack([x, y], 0), axes=(0,), keepdims=False)
-), k="logsumexp")  # fmt: skip
+
+
+def _log_of_sum(x: Tensor, y: Tensor) -> Tensor:
+    whole = ew.add(x, y)
+    pair = sh.stack([sh.broadcast_like(z, whole) for z in (x, y)], 0)
+    return red.logsumexp(pair, axes=(0,), keepdims=False)
+
+
+_binary(np.logaddexp, _on_floats(_log_of_sum), k="logsumexp")
 
 
 @of(np.round, np.around, k="round")
@@ -279,20 +285,28 @@ def _placing(function: Any, name: str) -> None:
         return sh.expand_dims(y, axes=tuple(places))
 
 
-def _cumulating(functions: Sequence[Any], name: str) -> None:
+def _cumulating(function: Any, newer: str, name: str) -> None:
     body = getattr(reduction, name)
 
-    @of(*functions, k=name)
+    @of(function, k=name)
     def call(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tensor:
         x = _counted(in_dtype(dtype, a))
         y: Tensor = body(shaping.flatten(x), 0) if axis is None else body(x, axis)
         return y
 
+    @of_newer(np, newer, k=name)
+    def standard(x: Any, /, *, axis: Any = None, dtype: Any = None) -> Tensor:
+        # As the standard of array libraries says, only vectors may leave the axis out.
+        x = as_tensor(x)
+        if axis is None and x.ndim != 1:
+            raise ValueError(f"np.{newer}: a tensor of {x.ndim} axes needs an axis")
+        return call(x, 0 if axis is None else axis, dtype)
+
 
 _placing(np.argmax, "argmax")
 _placing(np.argmin, "argmin")
-_cumulating([np.cumsum], "cumsum")
-_cumulating([np.cumprod], "cumprod")
+_cumulating(np.cumsum, "cumulative_sum", "cumsum")
+_cumulating(np.cumprod, "cumulative_prod", "cumprod")
 
 
 def _sorting(function: Any, name: str) -> None:

@@ -49,6 +49,12 @@ def of(*functions: Any, k: str = "", plain: bool = False) -> Callable[[Function]
     return register
 
 
+def of_newer(module: Any, name: str, k: str) -> Callable[[Function], Function]:
+    """Decorator: as `of`, for a function that older releases of NumPy do not have."""
+    function = getattr(module, name, None)
+    return of(function, k=k) if function is not None else lambda ours: ours
+
+
 def name_of(function: Any) -> str:
     """The name by which users call a function of NumPy or SciPy."""
     name = function.__name__
