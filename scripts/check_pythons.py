@@ -4,7 +4,8 @@
 
 Pythons are looked for on the PATH as `python3.12` and so on, and among those of pyenv. Each gets an
 environment under build/. One that this machine does not have is named, and nothing else happens.
-The Python that runs this script is left out: `make test` tests it with all engines.
+The Python that runs this script is left out: `make test` tests it with all engines. The others are
+checked side by side, each in one process, and what they print comes when they have ended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,28 +41,37 @@ def python(version: str) -> str | None:
 def check(version: str, interpreter: str, arguments: list[str]) -> bool:
     """Whether the conformance suite passes there."""
     folder = ROOT / "build" / f"python{version}"
-    environment = folder / "bin" / "python"
-    if not environment.exists():
-        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
-    install = ["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".", *NEEDED]
-    subprocess.run([environment, *install], check=True, cwd=ROOT)
-    tests = ["-m", "pytest", "-q", "--engines=numpy", *arguments, "tests/conformance"]
-    return subprocess.run([environment, *tests], check=False, cwd=ROOT).returncode == 0
+    environment = str(folder / "bin" / "python")
+    install = ["-m", "pip", "install", "-q", "--no-compile", "-c", "constraints.txt", "-e", "."]
+    # All of them would write the same cache.
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--engines=numpy", *arguments]
+    commands = [[environment, *install, *NEEDED], [environment, *tests, "tests/conformance"]]
+    if not Path(environment).exists():
+        commands.insert(0, [interpreter, "-m", "venv", str(folder)])
+    printed, passed = [f"Python {version}: {interpreter}\n"], False
+    for command in commands:
+        done = subprocess.run(
+            command, check=False, cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        printed.append(done.stdout)
+        passed = done.returncode == 0
+        if not passed:
+            break
+    print("".join(printed), end="", flush=True)
+    return passed
 
 
 def main() -> None:
     """Check all; exits with 1 if one fails."""
-    failed = []
-    for version in versions():
-        interpreter = python(version)
-        if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-            continue
-        if interpreter is None:
-            print(f"Python {version}: not on this machine", flush=True)
-            continue
-        print(f"Python {version}: {interpreter}", flush=True)
-        if not check(version, interpreter, sys.argv[1:]):
-            failed.append(version)
+    found = {version: python(version) for version in versions()}
+    found.pop(f"{sys.version_info.major}.{sys.version_info.minor}", None)
+    for version in [version for version, interpreter in found.items() if interpreter is None]:
+        print(f"Python {version}: not on this machine", flush=True)
+    there = {version: interpreter for version, interpreter in found.items() if interpreter}
+    with ThreadPoolExecutor() as pool:
+        passed = pool.map(partial(check, arguments=sys.argv[1:]), there, there.values())
+    failed = [version for version, good in zip(there, passed, strict=True) if not good]
     if failed:
         sys.exit(f"conformance fails on Python {', '.join(failed)}")
 
