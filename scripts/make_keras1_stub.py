@@ -20,9 +20,7 @@ from backplane.interop import keras1_names
 STUB = make_stubs.ROOT / "src" / "backplane" / "keras1.pyi"
 
 HEADER = '''\
-"""What type checkers see of K as Keras 1 had it. Written by scripts/make_keras1_stub.py: do not
-edit.
-"""
+"""The types of K as Keras 1 had it. Written by scripts/make_keras1_stub.py: do not edit."""
 
 # mypy: disable-error-code="overload-overlap"
 

@@ -17,7 +17,7 @@ BACKEND = ROOT / "src" / "backplane" / "backend"
 STUB = BACKEND / "__init__.pyi"
 
 HEADER = '''\
-"""What type checkers see of K. Written by scripts/make_stubs.py from the chapters: do not edit."""
+"""The types of K. Written by scripts/make_stubs.py from the chapters: do not edit."""
 
 # mypy: disable-error-code="overload-overlap"
 
@@ -52,7 +52,7 @@ def chapters() -> Iterator[tuple[str, ast.Module, list[str]]]:
 
 
 def public(tree: ast.Module) -> list[str]:
-    """What `__all__` of a module lists; nothing if it has none."""
+    """The names in `__all__` of a module; nothing if it has none."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return list(ast.literal_eval(node.value))

@@ -1,4 +1,4 @@
-"""Who watches which settings are asked for, so as to know what depends on them."""
+"""Watchers of settings: they record which are asked for, to know what depends on them."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
         >>> config.choose_engine(lambda name: True).announcement
         'Using TensorFlow backend.'
     """
-    choice = _configured() or _first(installed)
+    choice = next((c for c in _asked() if c.name not in OURSELVES), None) or _first(installed)
     engine = choice.engine
     if engine is not None and not installed(engine):
         _raise_missing(choice, engine, installed)
@@ -128,10 +128,6 @@ def _asked() -> Iterator[Choice]:
         yield Choice(spelled(name), "KERAS_BACKEND")
     if _state.chosen_in is not None:
         yield Choice(spelled(_state.settings.backend), _state.chosen_in)
-
-
-def _configured() -> Choice | None:
-    return next((choice for choice in _asked() if choice.name not in OURSELVES), None)
 
 
 def _first(installed: Callable[[str], bool]) -> Choice:

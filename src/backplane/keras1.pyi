@@ -1,6 +1,4 @@
-"""What type checkers see of K as Keras 1 had it. Written by scripts/make_keras1_stub.py: do not
-edit.
-"""
+"""The types of K as Keras 1 had it. Written by scripts/make_keras1_stub.py: do not edit."""
 
 # mypy: disable-error-code="overload-overlap"
 

@@ -13,7 +13,7 @@ from backplane import engines
 from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
 from backplane.ops import factorization as fa
-from backplane.ops import fourier, scattering, sorting, spectra
+from backplane.ops import fourier, reduction, scattering, spectra
 from backplane.ops.elementwise import bitcast
 
 rng = np.random.default_rng(0)
@@ -28,7 +28,7 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "svd": (lambda x: spectra.svd_of(x, full=False)[1], [SQUARES]),
     "eigh": (lambda x: spectra.eigh_of(fa.symmetric(x))[1], [SQUARES]),
     "inverse_fft": (lambda a, b: fourier.inverse_fft(a, b)[0], [ROWS, ROWS]),
-    "sort": (lambda x: sorting.sort(x)[0], [ROWS]),
+    "sort": (lambda x: reduction.sort(x)[0], [ROWS]),
     "K.sort": (lambda x: K.sort(x, axis=1), [ROWS]),
     "scatter": (lambda x, i, u: scattering.scatter(x, i, u, by="max"), TABLE),
     "scatter_set": (scattering.scatter_set, TABLE),

@@ -19,7 +19,7 @@ from backplane.compile.program import clear_programs
 from backplane.engines import fast, kernels
 from backplane.engines.arrays.fast import buffers, updates
 from backplane.known_engines import ENGINES
-from backplane.ops.sorting import sort
+from backplane.ops.reduction import sort
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 FOLDERS = {known.folder: name for name, known in ENGINES.items()}

@@ -11,7 +11,7 @@ import pytest
 
 from backplane import backend as K
 from backplane.views.drawing import roots_of_function, roots_of_tensors
-from backplane.views.layout import GAP, Stretch, _apart, opened, placed, plan
+from backplane.views.layout import GAP, Stretch, _apart, laid_out, opened, placed
 from backplane.views.scene import MANY, Scene
 from documents.covering import covers
 
@@ -85,7 +85,7 @@ def test_every_edge_of_an_open_box_ends_at_a_port():
 
 @pytest.mark.parametrize("most", [1, 60, 10_000])
 def test_no_items_overlap_whatever_is_open(most):
-    found = plan(Scene(roots_of_function(network(6)._function)).root)
+    found = laid_out(Scene(roots_of_function(network(6)._function)).root)
 
     def check(box):
         rects = box.rects
@@ -100,7 +100,7 @@ def test_no_items_overlap_whatever_is_open(most):
 
 
 def test_edges_pass_beside_open_boxes():
-    found = plan(Scene(roots_of_function(network(4)._function)).root)
+    found = laid_out(Scene(roots_of_function(network(4)._function)).root)
     whole = placed(found, opened(found, 60))
     assert whole.inner
     for edge, bends in zip(found.box.edges, whole.bends, strict=True):
@@ -153,7 +153,7 @@ def test_files_of_each_kind(tmp_path):
     ET.parse(tmp_path / "graph.svg")
     page = (tmp_path / "graph.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    assert "layer_0" in [item["title"] for item in data["plan"]["items"]]
+    assert "layer_0" in [item["title"] for item in data["layout"]["items"]]
     assert "http" not in page.replace("http://www.w3.org/", "")  # It works without a network.
 
 

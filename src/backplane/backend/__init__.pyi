@@ -1,4 +1,4 @@
-"""What type checkers see of K. Written by scripts/make_stubs.py from the chapters: do not edit."""
+"""The types of K. Written by scripts/make_stubs.py from the chapters: do not edit."""
 
 # mypy: disable-error-code="overload-overlap"
 

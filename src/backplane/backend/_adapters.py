@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from backplane import engines
-from backplane.backend._errors import EXPLAINED, explain
+from backplane.backend._errors import explain
 from backplane.core.hooks import HOOKS
 from backplane.core.tracebacks import hide
 
@@ -104,8 +104,7 @@ def adaptable(function: F) -> F:
             if adapter is None:
                 return function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, EXPLAINED):
-                explain(error, function, args, kwargs)
+            explain(error, function, args, kwargs)
             hide(error)
             raise
         return adapter.call(wrapper, args, kwargs)

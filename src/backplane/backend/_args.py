@@ -14,7 +14,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._errors import described
 from backplane.compile.constants import fold
-from backplane.core.graph import Constant, Tensor, rewrite
+from backplane.core.graph import Tensor, is_array, rewrite
 from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
@@ -322,7 +322,7 @@ def known_integers(x: Tensor) -> np.ndarray | None:
                 return None
             sizes[node] = scalar(size, node.spec.dtype)
         elif node.op is None:
-            if not isinstance(node, Constant) or not isinstance(node.value, np.ndarray):
+            if not is_array(node):
                 return None
         else:
             waiting += [t for t in node.inputs if t not in seen]
@@ -330,6 +330,4 @@ def known_integers(x: Tensor) -> np.ndarray | None:
         if len(seen) > FAR:
             return None
     (found,) = rewrite([x], fold, replace=sizes)
-    if isinstance(found, Constant) and isinstance(found.value, np.ndarray):
-        return found.value
-    return None
+    return found.value if is_array(found) else None

@@ -44,7 +44,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
 from backplane.backend._args import FLAGS
-from backplane.backend._errors import EXPLAINED, explain
+from backplane.backend._errors import explain
 from backplane.backend._settled import SETTLED_LIMIT, Writer, by_items
 from backplane.backend._trace import PLAIN, run_now, runs_at_once
 from backplane.backend._trees import map_leaves
@@ -139,8 +139,7 @@ def api(function: F) -> F:
             fits = isinstance(error, TypeError | ValueError)
             modern = HOOKS["modern"](function.__name__, args, kwargs) if fits else None
             if modern is None:
-                if isinstance(error, EXPLAINED):
-                    explain(error, function, args, kwargs)
+                explain(error, function, args, kwargs)
                 hide(error)
                 raise
         return wrapper(**modern)
@@ -228,8 +227,7 @@ def creates(function: F) -> F:
             fits = isinstance(error, TypeError | ValueError)
             modern = HOOKS["modern"](function.__name__, args, kwargs) if fits else None
             if modern is None:
-                if isinstance(error, EXPLAINED):
-                    explain(error, function, args, kwargs)
+                explain(error, function, args, kwargs)
                 hide(error)
                 raise
         return wrapper(**modern)

@@ -33,7 +33,7 @@ _PACKAGES = os.path.dirname(_NUMPY[:-1]) + os.sep
 
 
 EXPLAINED = (TypeError, ValueError, IndexError, RecursionError, MemoryError)
-"""The errors for `explain`."""
+"""The errors that `explain` changes."""
 
 
 def explained(function: F) -> F:
@@ -44,8 +44,7 @@ def explained(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, EXPLAINED):
-                explain(error, function, args, kwargs)
+            explain(error, function, args, kwargs)
             hide(error)
             raise
 
@@ -66,7 +65,8 @@ def explain(
     if isinstance(error, RecursionError | MemoryError):
         _explain_shortage(error, function, args, kwargs)
         return
-    if len(error.args) != 1 or not _is_ours(error.__traceback__):
+    fits = isinstance(error, EXPLAINED) and len(error.args) == 1
+    if not fits or not _is_ours(error.__traceback__):
         return
     name = f"K.{function.__name__}"
     plain = getattr(error, "plain", None) or str(error)

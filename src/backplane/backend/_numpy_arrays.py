@@ -172,14 +172,8 @@ def _flip(m: Any, axis: Any = None) -> Tensor:
     return flip(x, axes=axes) if axes else x
 
 
-@of(np.flipud, k="reverse")
-def _flipud(m: Any) -> Tensor:
-    return selection.reverse(m, 0)
-
-
-@of(np.fliplr, k="reverse")
-def _fliplr(m: Any) -> Tensor:
-    return selection.reverse(m, 1)
+of(np.flipud, k="reverse")(lambda m: selection.reverse(m, 0))
+of(np.fliplr, k="reverse")(lambda m: selection.reverse(m, 1))
 
 
 @of(np.roll)
@@ -266,9 +260,7 @@ def _hstack(tup: Any, *, dtype: Any = None) -> Tensor:
     return in_dtype(dtype, selection.concatenate(parts, 0 if parts[0].ndim == 1 else 1))
 
 
-@of(np.dstack, k="concatenate")
-def _dstack(tup: Any) -> Tensor:
-    return selection.concatenate([_at_least(x, 3) for x in tup], 2)
+of(np.dstack, k="concatenate")(lambda tup: selection.concatenate([_at_least(x, 3) for x in tup], 2))
 
 
 @of(np.column_stack, k="concatenate")
@@ -345,14 +337,11 @@ def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values:
 # --- like another ---------------------------------------------------------------------------------
 
 
-@of(np.zeros_like, np.empty_like, k="zeros_like")
-def _zeros_like(a: Any, dtype: Any = None) -> Tensor:
-    return creation.zeros_like(a, dtype)
-
-
-@of(np.ones_like, k="ones_like")
-def _ones_like(a: Any, dtype: Any = None) -> Tensor:
-    return creation.ones_like(a, dtype)
+of(np.zeros_like, np.empty_like, k="zeros_like")(
+    lambda a, dtype=None: creation.zeros_like(a, dtype)
+)
+of(np.ones_like, k="ones_like")(lambda a, dtype=None: creation.ones_like(a, dtype))
+of(np.copy, k="identity")(lambda a, order="K": arithmetic.identity(a))
 
 
 @of(np.full_like, k="ones_like")
@@ -365,11 +354,6 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 @of_newer(np, "astype", k="cast")
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     return arithmetic.cast(x, dtype)
-
-
-@of(np.copy, k="identity")
-def _copy(a: Any, order: str = "K") -> Tensor:
-    return arithmetic.identity(a)
 
 
 # --- what is known without values -----------------------------------------------------------------

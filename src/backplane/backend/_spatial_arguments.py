@@ -6,7 +6,7 @@ from backplane import config
 from backplane.backend._args import as_sizes
 from backplane.backend.types import Sizes
 from backplane.core.graph import Tensor
-from backplane.ops.shaping import transpose
+from backplane.ops.axes import moved
 
 
 def is_first(data_format: str | None) -> bool:
@@ -58,9 +58,9 @@ def as_padding(padding: object, *more: str) -> str:
 
 def to_last(x: Tensor, first: bool) -> Tensor:
     """`x` with its channels last; `first` says whether they come first."""
-    return transpose(x, perm=(0, *range(2, x.ndim), 1)) if first else x
+    return moved(x, 1, x.ndim - 1) if first else x
 
 
 def from_last(x: Tensor, first: bool) -> Tensor:
     """The inverse of `to_last`."""
-    return transpose(x, perm=(0, x.ndim - 1, *range(1, x.ndim - 1))) if first else x
+    return moved(x, x.ndim - 1, 1) if first else x

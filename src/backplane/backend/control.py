@@ -175,49 +175,44 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
         >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,)), training=1))
         array([1.], dtype=float32)
     """
-    phase = _settled(x, alt, training)
-    if isinstance(phase, _NUMBER):
-        return _called(x, "x") if phase else _called(alt, "alt")
-    return _in_train_phase(x, alt, phase)
-
-
-def _settled(x: Branch, alt: Branch, training: TensorLike | None) -> TensorLike | None:
-    """The phase, as a number where it is one: the call rule keeps its traces by arguments."""
-    if training is None:
-        training = known_phase()
-        if training is None and (engine_of(x) is not None or engine_of(alt) is not None):
-            # A native tensor has its value now, so no phase will be fed.
-            training = 0
-    if isinstance(training, _NUMBER) and training not in (0, 1):
-        raise ValueError(f"training must be 0, 1, a bool or a tensor, got {training!r}")
-    return training
+    return _train_choice(x, alt, training)
 
 
 _NUMBER = (bool, int, float, np.integer, np.bool_)
 
 
-def _choice(x: Branch, alt: Branch, training: TensorLike | None, names: tuple[str, str]) -> Any:
-    """`x` in the training phase, `alt` otherwise. `names`: what the K function calls the two."""
-    training = learning_phase() if training is None else training
-    if isinstance(training, _NUMBER):
-        return _called(x, names[0]) if training else _called(alt, names[1])
-    return _switch(training, x, alt, names)
+def _choice(function: str, names: tuple[str, str]) -> Callable[..., Any]:
+    """The choice that `function` of K makes: of its arguments with these two names, the first one
+    in the training phase, and the second one otherwise.
+    """
+
+    def choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
+        training = learning_phase() if training is None else training
+        branches = (x, alt) if names[0] == "x" else (alt, x)
+        if isinstance(training, _NUMBER):
+            i = 0 if training else 1
+            return _called(branches[i], names[i])
+        return _switch(training, *branches, names)
+
+    choice.__name__ = function
+    traced = api(choice)
+
+    def settled(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
+        # The call rule keeps its traces by arguments. So a phase that is a number stays one.
+        if training is None:
+            training = known_phase()
+            if training is None and (engine_of(x) is not None or engine_of(alt) is not None):
+                # A native tensor has its value now, so no phase will be fed.
+                training = 0
+        if isinstance(training, _NUMBER) and training not in (0, 1):
+            raise ValueError(f"training must be 0, 1, a bool or a tensor, got {training!r}")
+        return (choice if isinstance(training, _NUMBER) else traced)(x, alt, training)
+
+    return settled
 
 
-def _train_choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
-    return _choice(x, alt, training, ("x", "alt"))
-
-
-_train_choice.__name__ = "in_train_phase"
-_in_train_phase = api(_train_choice)
-
-
-def _test_choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
-    return _choice(alt, x, training, ("alt", "x"))
-
-
-_test_choice.__name__ = "in_test_phase"
-_in_test_phase = api(_test_choice)
+_train_choice = _choice("in_train_phase", ("x", "alt"))
+_test_choice = _choice("in_test_phase", ("alt", "x"))
 
 
 @adaptable
@@ -229,10 +224,7 @@ def in_test_phase(x: Branch, alt: Branch, training: TensorLike | None = None) ->
         >>> K.eval(K.in_test_phase(K.ones((1,)), K.zeros((1,))))
         array([1.], dtype=float32)
     """
-    phase = _settled(x, alt, training)
-    if isinstance(phase, _NUMBER):
-        return _called(alt, "alt") if phase else _called(x, "x")
-    return _in_test_phase(x, alt, phase)
+    return _test_choice(x, alt, training)
 
 
 @api

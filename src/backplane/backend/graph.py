@@ -30,7 +30,7 @@ from backplane.backend.devices import policy_of
 from backplane.backend.types import DType, LossScale, TensorLike, Tree
 from backplane.compile.feeds import check_has_value
 from backplane.core.context import WATCHING, watcher
-from backplane.core.graph import Constant, Tensor
+from backplane.core.graph import Tensor, is_array
 from backplane.core.hooks import HOOKS
 from backplane.core.sparse import SparseTensor
 from backplane.core.tracebacks import hide
@@ -264,7 +264,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
         return _once(list(feed), x, engine)(list(feed.values()))[0]
     if isinstance(x, Variable):
         return x.numpy()
-    if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
+    if is_array(x):
         return np.array(x.value)
     call = _once([], x, engine).without_graph()
     x.__dict__.setdefault(CALLS, {})[engine] = call

@@ -7,8 +7,7 @@ from backplane.backend._call import api
 from backplane.backend.types import Axis, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import reduction as red
-from backplane.ops import sorting
-from backplane.ops.axes import permuted
+from backplane.ops.axes import moved
 from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = ["argsort", "sort", "top_k"]
@@ -66,15 +65,13 @@ def argsort(x: TensorLike, axis: Axis = -1) -> Tensor:
 
 
 def _sorted(x: TensorLike, axis: Axis) -> list[Tensor]:
-    """The sorted elements and their positions."""
+    """The elements along an axis in order, and their positions before."""
     x = as_tensor(x)
-    position = as_axis(axis, x)
-    order = [i for i in range(x.ndim) if i != position]
-    rows = permuted(x, [*order, position])
-    kind = x.spec.dtype
-    values, positions = sorting.sort(cast_to(rows, "uint8") if kind == "bool" else rows)
-    back = [*range(position), x.ndim - 1, *range(position, x.ndim - 1)]
-    return [permuted(t, back) for t in (cast_to(values, kind), positions)]
+    kind, position, last = x.spec.dtype, as_axis(axis, x), x.ndim - 1
+    rows = moved(x, position, last)
+    # Engines sort numbers.
+    values, positions = red.sort(cast_to(rows, "uint8") if kind == "bool" else rows)
+    return [moved(t, last, position) for t in (cast_to(values, kind), positions)]
 
 
 @api

@@ -14,12 +14,13 @@ from backplane.core.context import changed
 from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
 from backplane.ops import control
+from backplane.ops.axes import moved
 from backplane.ops.creation import dim, full
 from backplane.ops.elementwise import less, where
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.ragged import column, positions, row
-from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, transpose, zeros_like
+from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, zeros_like
 
 __all__ = ["rnn"]
 
@@ -104,16 +105,12 @@ def rnn(
     if not return_all_outputs:
         outputs = [expand_dims(y, axes=(0,)) for y in last]
     if not time_major:
-        outputs = [_swapped(y) for y in outputs]
+        outputs = [moved(y, 1, 0) for y in outputs]
     return (
         unflatten(run.output_nest, last),
         unflatten(run.output_nest, outputs),
         unflatten(run.state_nest, run.states),
     )
-
-
-def _swapped(x: Tensor) -> Tensor:
-    return transpose(x, perm=(1, 0, *range(2, x.ndim)))
 
 
 def _time_major_inputs(inputs: Tree, time_major: bool) -> list[Tensor]:
@@ -122,14 +119,14 @@ def _time_major_inputs(inputs: Tree, time_major: bool) -> list[Tensor]:
     for x in xs:
         if x.ndim < 3:
             raise ValueError(f"inputs must have at least 3 axes, got shape {x.spec.shape}")
-    return xs if time_major else [_swapped(x) for x in xs]
+    return xs if time_major else [moved(x, 1, 0) for x in xs]
 
 
 def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
     """The mask that keeps the steps below each sample's length."""
     lengths = reshape(cast_to(lengths, "int32"), shape=(-1,))
     mask = less(column(positions(x, 0)), row(lengths))
-    return mask if time_major else _swapped(mask)
+    return mask if time_major else moved(mask, 1, 0)
 
 
 def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
@@ -139,7 +136,7 @@ def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
     if mask.ndim == 3 and given[-1] in (1, None):
         mask = squeeze(mask, axes=(2,))
     if mask.ndim == 2 and not time_major:
-        mask = _swapped(mask)
+        mask = moved(mask, 1, 0)
     sizes = zip(mask.spec.shape, x.spec.shape, strict=False)
     if mask.ndim != 2 or any(n != m and None not in (n, m) for n, m in sizes):
         axes = "time, samples" if time_major else "samples, time"

@@ -7,7 +7,7 @@ from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import NUMBER, is_integer
-from backplane.ops import segments as sg
+from backplane.ops import scattering
 from backplane.ops.creation import Amount
 from backplane.ops.lift import as_tensor, cast_to
 
@@ -41,7 +41,7 @@ def segment_sum(data: TensorLike, segment_ids: TensorLike, num_segments: int | T
         >>> K.eval(K.segment_sum(K.constant([1.0, 2.0, 4.0]), [2, 0, 2], 3))
         array([2., 0., 5.], dtype=float32)
     """
-    return sg.segment_sum(*_checked(data, segment_ids, num_segments))
+    return scattering.segment_sum(*_checked(data, segment_ids, num_segments))
 
 
 @api
@@ -72,7 +72,7 @@ def segment_max(data: TensorLike, segment_ids: TensorLike, num_segments: int | T
         >>> K.eval(K.segment_max(K.constant([1.0, 2.0, 4.0]), [2, 0, 2], 3))
         array([  2., -inf,   4.], dtype=float32)
     """
-    return sg.segments(*_checked(data, segment_ids, num_segments), by="max")
+    return scattering.segments(*_checked(data, segment_ids, num_segments), by="max")
 
 
 def _checked(

@@ -11,7 +11,7 @@ from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_n
 from backplane.backend._call import api
 from backplane.backend._errors import described
 from backplane.backend.types import Axes, Axis, Shape, Size, TensorLike
-from backplane.core.graph import Constant, Tensor
+from backplane.core.graph import Tensor, is_array
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
@@ -257,7 +257,7 @@ def _in_reach(indices: Tensor, size: int | None) -> Tensor:
     """The indices. Known ones must fit into 32 bits, or into the axis if it is longer: some engines
     cannot tell larger ones from smaller ones.
     """
-    if isinstance(indices, Constant) and isinstance(indices.value, np.ndarray):
+    if is_array(indices):
         most = max(2**31, size or 0)
         for n in (indices.value.min(), indices.value.max()) if indices.value.size else ():
             if not -most <= int(n) < most:

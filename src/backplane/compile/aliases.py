@@ -9,10 +9,10 @@ what an engine's lowerings share. Who owns the value of a variable is known when
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import prod
 
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import OUTPUT
+from backplane.core.shapes import product
 from backplane.core.traits import Memory
 
 
@@ -26,7 +26,7 @@ def alias_root(t: Tensor) -> Tensor:
 def is_stretched(t: Tensor) -> bool:
     """Whether elements of `t` may be one place in memory: a view that repeats its operand's."""
     while t.op is not None and t.op.memory is Memory.VIEW:
-        count, before = _count(t), _count(t.inputs[0])
+        count, before = product(t.spec.shape), product(t.inputs[0].spec.shape)
         if count is not None and before is not None and count > before:
             return True
         t = t.inputs[0]
@@ -42,12 +42,6 @@ def writes_over(node: Tensor) -> bool:
 def is_fixed(t: Tensor) -> bool:
     """Whether who writes to an element of `t` may change a constant, or other elements."""
     return is_stretched(t) or any(isinstance(root, Constant) for root in alias_roots([t]))
-
-
-def _count(t: Tensor) -> int | None:
-    """The number of elements; None if a size is unknown."""
-    sizes = [n for n in t.spec.shape if n is not None]
-    return prod(sizes) if len(sizes) == t.ndim else None
 
 
 def alias_roots(

@@ -87,7 +87,8 @@ class Variant(NamedTuple):
         values do not fit together, raise a ValueError in its place, the same on every engine; if an
         index is out of range, an IndexError.
         """
-        shapes = map(self._shape, values)
+        owns, spec_of = self.engine.owns, self.engine.spec_of
+        shapes = [tuple((spec_of(x) if owns(x) else x).shape) for x in values]
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
         fault = conflict(self.graph, given)
         if fault is None or not fault.certain:
@@ -98,10 +99,6 @@ class Variant(NamedTuple):
         better = in_users_words(fault.error, place)
         tell(better, self.engine, place)
         raise better from error
-
-    def _shape(self, value: Any) -> tuple[int | None, ...]:
-        known = self.engine.spec_of(value) if self.engine.owns(value) else value
-        return tuple(known.shape)
 
 
 def straight(plan: Plan, variant: Variant, slow: Call, apart: Call | None = None) -> Call:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from backplane.core.graph import Constant, Graph, Tensor, constant
+from backplane.core.graph import Constant, Tensor, constant, graphs_of
 from backplane.core.shapes import product
+from backplane.core.spec import Spec
 from backplane.engines import get
 
 FOLD_LIMIT = 64
@@ -19,18 +23,21 @@ def fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Constant | None:
         return None
     if op.multiple or op.effect or op.varies or not node.spec.is_static:
         return None
-    entry = get("numpy").table.get(op.name)
-    small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
-    if not small or entry is None or any(isinstance(v, Graph) for v in node.params.values()):
+    if (product(node.spec.shape) or 0) > FOLD_LIMIT or graphs_of(node):
         return None
     if "bfloat16" in (node.spec.dtype, *[t.spec.dtype for t in inputs]):
         return None  # NumPy does not compute with it.
     values = [t.value for t in inputs]  # type: ignore[attr-defined]
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
         return None
-    specs = [t.spec for t in inputs]
-    if not entry.serves(specs, node.params):
+    result = by_numpy(node, [t.spec for t in inputs], values)
+    return None if result is None else constant(np.asarray(result), node.spec.dtype)
+
+
+def by_numpy(node: Tensor, specs: Sequence[Spec], values: Sequence[np.ndarray]) -> Any:
+    """The result of a node for operands of these specs; None if NumPy has no kernel for them."""
+    entry = get("numpy").table.get(node.op.name) if node.op else None
+    if entry is None or not entry.serves(specs, node.params):
         return None
     with np.errstate(all="ignore"):
-        result = entry.lowering(specs, node.params)(*values)
-    return constant(np.asarray(result), node.spec.dtype)
+        return entry.lowering(specs, node.params)(*values)

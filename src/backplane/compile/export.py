@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from backplane.core.graph import GIVEN_NAME, Constant, Placeholder, Tensor, cons
 from backplane.core.spec import Spec
 from backplane.engines import engine_of, get
 from backplane.engines.base import Engine
-from backplane.engines.programs import Program
 from backplane.ops.elementwise import add
 
 ENGINE = "cntk"
@@ -65,9 +64,10 @@ def export(plan: Plan, path: str | PathLike[str], wishes: Wishes) -> None:
     initial = {name_of[v]: v.numpy() for v in variables}
     initial |= {name_of[p]: np.array(k.words(), np.uint32) for k, p in keys.items()}  # type: ignore[attr-defined]
     constant_ones = set(variables) - set(plan.updated) if wishes.freeze else set()
-    program = _program(engine, arguments, [*results, *[nexts[p] for p in keys.values()]])
+    program = emit(arguments, [*results, *[nexts[p] for p in keys.values()]], engine)
+    specs = [Spec(t.spec.shape, t.spec.dtype) for t in arguments]
     engine.export(
-        program._replace(state=state), input_names, output_names, initial,
+        program._replace(inputs=specs, state=state), input_names, output_names, initial,
         {name_of[v] for v in constant_ones}, Path(path), plan.name, wishes.opset,
     )  # fmt: skip
 
@@ -89,18 +89,11 @@ def _lowered(
     results = [*plan.outputs, *plan.news, *map(_next, keys.values())]
     replace = {**plan.replaced([phase] * len(plan.switches)), **keys}
     for t in toposort(results):
-        if isinstance(t, Constant) and not isinstance(t.value, np.ndarray):
-            owner = engine_of(t.value)
-            assert owner is not None
+        if isinstance(t, Constant) and (owner := engine_of(t.value)) is not None:
             replace[t] = constant(owner.to_numpy(t.value))
     lowered = passes.optimized(results, passes.Job(engine, replace)).outputs
     count = len(lowered) - len(keys)
     return lowered[:count], dict(zip(keys.values(), lowered[count:], strict=True))
-
-
-def _program(engine: Engine, inputs: Sequence[Tensor], lowered: Sequence[Tensor]) -> Program:
-    specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
-    return emit(inputs, lowered, engine)._replace(inputs=specs)
 
 
 def _chosen(
@@ -132,8 +125,8 @@ def _chosen(
 class _Names:
     """The names that have been given out."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken = set(taken)
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
 
     def unique(self, wanted: str) -> str:
         """`wanted`, followed by a number if that name is taken."""

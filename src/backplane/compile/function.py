@@ -196,7 +196,7 @@ def variant_of(plan: Plan, switches: tuple[Any, ...], first: First) -> Variant:
 def request_of(
     plan: Plan, switches: tuple[Any, ...], first: First
 ) -> tuple[Request, dict[Tensor, Thin]]:
-    """What is to be compiled for values of the learning phases, and the parts of matrices in
+    """The request for a program for values of the learning phases, and the parts of matrices in
     compressed rows, which it takes in their place.
     """
     # Keys travel as one array, so a call converts once, however many random ops there are.

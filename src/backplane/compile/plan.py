@@ -25,7 +25,7 @@ from backplane.ops.effects import Update, shard
 
 
 class Plan(NamedTuple):
-    """What a function computes: its graph, its inputs, and the variables that it reads and updates.
+    """The work of a function: its graph, its inputs, and the variables that it reads and updates.
     `plan_of` makes it. Nothing changes it afterwards.
     """
 
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
     @property
     def graph(self) -> list[Tensor]:
-        """What programs compute: the new values of variables, then the outputs."""
+        """The results of programs: the new values of variables, then the outputs."""
         return [*self.news, *self.outputs]
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from backplane.core.context import changed
-from backplane.core.graph import Graph, Tensor, constant, is_array, rewrite
+from backplane.core.graph import Graph, Tensor, constant, graphs_of, is_array, rewrite
 from backplane.core.primitive import OUTPUT
 from backplane.core.traits import Precision
 from backplane.core.variable import Variable
@@ -66,11 +66,10 @@ class Lowering:
     def _made(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         """The node on other operands. Loops and branches hold graphs, which are rewritten too."""
         assert node.op is not None
-        params = node.params
-        if any(isinstance(value, Graph) for value in params.values()):
-            params = {k: self._graph(v) if isinstance(v, Graph) else v for k, v in params.items()}
-        if inputs == node.inputs and params is node.params:
+        graphs = {name: self._graph(graph) for name, graph in graphs_of(node).items()}
+        if inputs == node.inputs and not graphs:
             return node
+        params = {**node.params, **graphs}
         spec = node.op.infer(inputs, params)
         return Tensor(node.op, inputs, params, spec, node.where, node._name)
 

@@ -8,7 +8,7 @@ process.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from backplane.compile.aliases import shared, writes_over
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter, emit
-from backplane.compile.tables import tables
+from backplane.compile.fuse.readers import users_of
 from backplane.core.context import uncollected
 from backplane.core.graph import (
     Constant,
@@ -26,18 +26,21 @@ from backplane.core.graph import (
     Placeholder,
     Tensor,
     is_array,
+    nested,
     sorted_once,
+    specs_of,
     toposort,
 )
 from backplane.core.hooks import HOOKS
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
-from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.engines.programs import Steps
 from backplane.engines.roles.processes import agree
 from backplane.engines.table import NOTHING
+from backplane.ops.indexing import gather
+from backplane.ops.updates import rows_add, rows_set
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -61,7 +64,7 @@ def clear_programs() -> None:
 
 
 class Request(NamedTuple):
-    """What is to be compiled: a graph from inputs to outputs, for an engine. `K.function`
+    """An order for a program: a graph from inputs to outputs, for an engine. `K.function`
     makes it (`request_of`), and so do eager calls and whoever runs a graph op by op.
     """
 
@@ -97,7 +100,7 @@ class Prepared(NamedTuple):
     """All nodes, operands before users."""
 
     def key(self) -> Hashable:
-        """What is equal for graphs that share a program."""
+        """A key that is equal for graphs that share a program."""
         engine, given = self.request.engine, self.request.inputs
         return (
             engine.name,
@@ -244,7 +247,7 @@ def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
 def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
     request, _, inputs, outputs, order = graph
     engine, state = request.engine, request.state
-    dtypes = frozenset([spec.dtype for _, spec in _specs_in(order)])
+    dtypes = frozenset([spec.dtype for t in nested(order) for spec in specs_of(t)])
     if missing := dtypes & engine.missing_dtypes:
         raise NotImplementedError(
             f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
@@ -259,7 +262,7 @@ def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
         state=state,
         dtypes=dtypes,
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
-        tables=tables(inputs, outputs, order, state),
+        tables=_tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
         lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
         options=dict(request.options),
@@ -283,27 +286,57 @@ def emitter_for(graph: Prepared) -> Emitter:
     )
 
 
-def _specs_in(order: Sequence[Tensor]) -> Iterator[tuple[Tensor, Spec]]:
-    for node in order:
-        several = node.op is not None and node.op.multiple
-        specs: Any = node.spec if several else (node.spec,)
-        for spec in specs:
-            yield node, spec
-        for value in node.params.values():
-            if isinstance(value, Graph):
-                yield from _specs_in(toposort([*value.inputs, *value.outputs]))
-
-
 def _check_sizes(engine: Engine, order: Sequence[Tensor]) -> None:
     """Raise NotImplementedError if an axis is longer than the engine can count."""
     most = engine.largest_size
-    for node, spec in _specs_in(order):
-        for size in spec.shape:
-            if size is not None and size > most:
-                raise NotImplementedError(
-                    f"the engine {engine.name!r} has no axes of more than {most} elements, "
-                    f"got {node!r}"
-                )
+    for node in nested(order):
+        sizes = [n for spec in specs_of(node) for n in spec.shape if n is not None]
+        if max(sizes, default=0) > most:
+            raise NotImplementedError(
+                f"the engine {engine.name!r} has no axes of more than {most} elements, got {node!r}"
+            )
+
+
+# --- inputs of which only rows are read and written, such as embeddings ---------------------------
+
+_CHANGES = frozenset([rows_add, rows_set])
+"""Primitives that change rows of their first operand."""
+
+
+def _tables(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    order: Sequence[Tensor],
+    state: Mapping[int, int],
+) -> frozenset[int]:
+    """The positions of the inputs that are read by lookups along the first axis alone. Of those
+    that the program replaces, the new value is the old one with other rows, or with
+    sums added to rows, and nothing else reads it.
+    """
+    users = users_of(order)
+    return frozenset([i for i, x in enumerate(inputs) if _is_table(i, x, users, outputs, state)])
+
+
+def _is_table(
+    i: int,
+    x: Tensor,
+    users: Mapping[Tensor, Sequence[Tensor]],
+    outputs: Sequence[Tensor],
+    state: Mapping[int, int],
+) -> bool:
+    readers = users.get(x, ())
+    added = [t for t in readers if t.op in _CHANGES and t.inputs[0] is x]
+    lookups = [t for t in readers if t.op is gather and t.inputs[0] is x and not t.params["axis"]]
+    if len(lookups) + len(added) < len(readers) or x in outputs:
+        return False
+    if i not in state:
+        return bool(lookups) and not added
+    while len(added) == 1:
+        (x,) = added
+        added = [t for t in users.get(x, ()) if t.op in _CHANGES and t.inputs[0] is x]
+        if len(added) < len(users.get(x, ())):
+            return False
+    return x.op in _CHANGES and [o for o, t in enumerate(outputs) if t is x] == [state[i]]
 
 
 # --- closed graphs: engines ask for the bodies of loops and for branches --------------------------

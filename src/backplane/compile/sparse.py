@@ -285,7 +285,7 @@ class _Converter:
         self.orientations = sorted(thin.parts)
         self.take = engine.from_numpy if "eager" in engine.capabilities else engine.feed
 
-    def native(self, rows: Rows) -> list[Any]:
+    def parts(self, rows: Rows) -> list[Any]:
         """The parts as values of the engine."""
         parts = [rows.transposed() if turned else rows for turned in self.orientations]
         if "static" in self.engine.capabilities:
@@ -328,12 +328,12 @@ class Feeding(_Converter):
         return fed
 
     def _dense(self, value: Any) -> Fed:
-        native = self.feed(value, self.engine, False)
-        array = native if isinstance(native, np.ndarray) else self.engine.to_numpy(native)
+        fed = self.feed(value, self.engine, False)
+        array = fed if isinstance(fed, np.ndarray) else self.engine.to_numpy(fed)
         return self._fed(array.shape, _of_dense(array))
 
     def _fed(self, shape: tuple[int, ...], rows: Rows) -> Fed:
-        return Fed(shape, self.native(rows))
+        return Fed(shape, self.parts(rows))
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
@@ -355,6 +355,6 @@ class Reading(_Converter):
         values, (known, parts) = variable.values, self.last
         if values is not known:  # A write replaces the dict.
             array = variable.numpy()
-            parts = self.native(_of_dense(array))
+            parts = self.parts(_of_dense(array))
             self.last = values, parts
         return parts

@@ -222,6 +222,25 @@ class Graph:
         return f"<Graph ({ins}) -> ({outs})>"
 
 
+def graphs_of(node: Tensor) -> dict[str, Graph]:
+    """The graphs that a loop or a branch holds, by the names of its parameters."""
+    return {name: value for name, value in node.params.items() if isinstance(value, Graph)}
+
+
+def nested(order: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The nodes of `order`, each before those of the graphs that it holds."""
+    for node in order:
+        yield node
+        for graph in graphs_of(node).values():
+            yield from nested(toposort([*graph.inputs, *graph.outputs]))
+
+
+def specs_of(node: Tensor) -> Sequence[Spec]:
+    """The specs of all results of a node."""
+    spec: Any = node.spec
+    return (spec,) if isinstance(spec, Spec) else spec
+
+
 def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> Sequence[Tensor]:
     """All nodes that `outputs` need, operands before users. Nodes in `stop` count as leaves."""
     outputs = tuple(outputs)
@@ -284,7 +303,7 @@ def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -
 
 
 Results = Mapping[int, Tensor]
-"""What takes the place of results of a node that has several, by their numbers."""
+"""The replacements for results of a node that has several, by their numbers."""
 
 
 def rewrite(
@@ -320,9 +339,11 @@ def rewrite(
     return [new[t] for t in outputs]
 
 
-def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> list[Tensor]:
+def substitute(
+    outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor], *, keep_specs: bool = False
+) -> list[Tensor]:
     """`outputs` with the tensors in `mapping` replaced, sharing the parts that stay the same."""
-    return rewrite(outputs, lambda node, inputs: None, replace=mapping)
+    return rewrite(outputs, lambda node, inputs: None, replace=mapping, keep_specs=keep_specs)
 
 
 def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:

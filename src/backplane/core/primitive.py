@@ -20,16 +20,16 @@ generation ask the primitive for them and keep no lists of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 from backplane.core.registry import PRIMITIVES
 from backplane.core.tensor import OUTPUT as OUTPUT
+from backplane.core.tensor import AxisRule, SpecRule, Tensor
 from backplane.core.tensor import Primitive as Primitive
-from backplane.core.tensor import SpecRule, Tensor
 from backplane.core.tensor import outputs_of as outputs_of
 from backplane.core.trait_values import Fused as Fused
-from backplane.core.trait_values import Memory
+from backplane.core.trait_values import Memory, Precision
 
 
 @overload
@@ -51,3 +51,13 @@ def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
         return PRIMITIVES[key]
 
     return declare
+
+
+def moving(
+    memory: Memory, axes: AxisRule, linear: Sequence[int] = (0,), **traits: Any
+) -> Callable[[SpecRule], Primitive[Tensor]]:
+    """Decorator: declare a primitive that moves the elements of its first operand and computes
+    none. So it is linear in that operand, and in mixed precision it follows it.
+    """
+    follows = Precision.FOLLOWS
+    return primitive(memory=memory, axes=axes, linear=linear, precision=follows, **traits)

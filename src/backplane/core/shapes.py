@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 Size = int | None
 Sizes = tuple[Size, ...]
@@ -76,16 +77,15 @@ def check_elements(shape: Sequence[Size]) -> None:
         raise ValueError(f"a tensor of shape {show(shape)} has more than 2**60 elements")
 
 
+def elements(shape: Sequence[Size], unknown: int = 1) -> int:
+    """The number of elements, if each unknown size is `unknown`."""
+    return prod([unknown if n is None else n for n in shape])
+
+
 def product(shape: Sequence[Size]) -> Size:
     """The number of elements; None if it is unknown. One known zero makes it zero."""
-    total = 1
-    unknown = False
-    for n in shape:
-        if n is None:
-            unknown = True
-        else:
-            total *= n
-    return None if unknown and total else total
+    total = elements(shape)
+    return None if total and None in shape else total
 
 
 def add(a: Size, b: Size) -> Size:

@@ -122,6 +122,16 @@ def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:
     _origins(x)[axis] = origin(to, to_axis)
 
 
+def tie_all(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int = 0) -> None:
+    """Give the inputs of a body the unknown sizes of the tensors that are handed to them, without
+    the first `skip` axes. Rules inside the body then need not expect a broadcast between them.
+    """
+    for leaf, source in zip(leaves, sources, strict=False):
+        for i, n in enumerate(leaf.spec.shape):
+            if n is None and source.spec.shape[i + skip] is None:
+                tie(leaf, i, source, i + skip)
+
+
 def same_shape(x: Tensor, y: Tensor) -> bool:
     """Whether `x` and `y` are certain to have equal shapes when they are computed."""
     if x is y:

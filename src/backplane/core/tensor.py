@@ -257,7 +257,7 @@ R = TypeVar("R", Tensor, list[Tensor])
 
 
 class Traits:
-    """What is declared of a primitive."""
+    """The declared facts about a primitive."""
 
     memory: Memory
     """The owner of its result's memory. An engine's table adds what only its own kernel does: that

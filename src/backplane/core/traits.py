@@ -12,6 +12,10 @@ from backplane.core.tensor import Tensor
 from backplane.core.trait_values import Memory as Memory
 from backplane.core.trait_values import Precision as Precision
 
+Cotangents = list[Tensor | None]
+"""The gradients by the operands of a primitive, or by its results if there are several; None where
+no gradient flows."""
+
 # --- where the size of an axis comes from ---------------------------------------------------------
 
 
@@ -31,12 +35,31 @@ def broadcasting(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def reduced(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The axes in the parameter `axes` are reduced away, or to size 1."""
-    if node.params["keepdims"]:
+    """The axes in the parameter `axes`, or `axis`, go away, or with `keepdims` get size 1."""
+    params = node.params
+    if params.get("keepdims"):
         return [(node.inputs[0], axis)]
-    removed = node.params["axes"]
+    removed = params["axes"] if "axes" in params else (params["axis"],)
     kept = [i for i in range(node.inputs[0].ndim) if i not in removed]
     return [(node.inputs[0], kept[axis])]
+
+
+def other_axes(node: Tensor, axis: int) -> Sequence[Axis]:
+    """All sizes are those of the first operand, except along the axis in the parameter `axis`."""
+    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
+
+
+def results_like(*operands: int) -> AxisRule:
+    """For primitives with several results: result i has the shape of the operand at position
+    `operands[i]`. If there are more results, no operand tells the shapes of the others.
+    """
+
+    def rule(result: Tensor, axis: int) -> Sequence[Axis]:
+        index = result.params["index"]
+        node = result.inputs[0]
+        return [(node.inputs[operands[index]], axis)] if index < len(operands) else ()
+
+    return rule
 
 
 # --- all steps of a loop at once ------------------------------------------------------------------

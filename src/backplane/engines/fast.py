@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     when: str
     """The condition under which it serves."""
     off: str = ""
-    """What switches it off, if `without(name)` does not: `pass NAME` of `compile.passes`, `choice
+    """The switch for it, if `without(name)` is none: `pass NAME` of `compile.passes`, `choice
     NAME` of `kernels`, an option of `K.function`, or `piece NAME`, of which it is a part."""
 
 

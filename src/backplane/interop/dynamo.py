@@ -57,7 +57,8 @@ def _described(value: Any, leaves: list[Any]) -> Any:
         value = torch.as_tensor(value)
     if isinstance(value, torch.Tensor):
         leaves.append(value)
-        return ("tensor", _sizes(value), value.dtype)
+        sizes = tuple([n if has_static_value(n) else None for n in value.shape])
+        return ("tensor", sizes, value.dtype)
     if isinstance(value, dict):
         return ("dict", tuple(value), tuple([_described(v, leaves) for v in value.values()]))
     if isinstance(value, list | tuple):
@@ -68,10 +69,6 @@ def _described(value: Any, leaves: list[Any]) -> Any:
     if isinstance(value, FunctionType) and not value.__code__.co_freevars:
         return ("plain", value)
     return ("unknown", type(value).__name__)
-
-
-def _sizes(x: torch.Tensor) -> tuple[int | None, ...]:
-    return tuple([n if has_static_value(n) else None for n in x.shape])
 
 
 # The compiler runs these functions while it traces.

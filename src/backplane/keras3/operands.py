@@ -1,4 +1,4 @@
-"""What functions of Keras' backend take as operands: their dtypes, and tensors made of them."""
+"""The operands of functions of Keras' backend: their dtypes, and tensors made of them."""
 
 from __future__ import annotations
 

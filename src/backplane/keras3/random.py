@@ -27,8 +27,7 @@ from backplane.ops.creation import Amount, dims_and_shape, numbers, scalar, shap
 from backplane.ops.indexing import gather
 from backplane.ops.lift import cast_to
 from backplane.ops.random import portable_normal, portable_uniform, random_bits
-from backplane.ops.reduction import argmax
-from backplane.ops.sorting import sort
+from backplane.ops.reduction import argmax, sort
 
 
 def _key(seed: Tensor, draw: Any = 0) -> Tensor:

@@ -2,7 +2,6 @@
 
 Each module imports only those above it:
 
-- `families`: the traits that many declarations share
 - `creation`: sizes, numbers and tensors made of them
 - `effects`: passing a value on and doing something besides, updates of variables
 - `indexing`: parts of tensors
@@ -15,15 +14,14 @@ Each module imports only those above it:
 - `remat`: gradients that compute again
 - `branches`: branches
 - `control`: loops
-- `reduction`: reductions, cumulative operations, normalization
+- `reduction`: reductions, elements in order, cumulative operations, normalization
 - `linear`: products of matrices
 - `axes`: axes in another order, axes made one, products over axes
 - `ragged`: rows of different lengths, sums of probabilities
 - `einsum`: sums of products of tensors
 - `ctc`: a loss of sequences that are not aligned
 - `angles`: the angle of a point
-- `sorting`: the elements of rows in order
-- `scattering`: rows that are combined with rows of a table, and `segments`, by their ids
+- `scattering`: rows that are combined with rows of a table, or by segments
 - `rectifiers`: piecewise linear activations
 - `groups`: what programs write as a dozen operations and libraries compute by one kernel
 - `sparse`: products of matrices in compressed rows
@@ -53,8 +51,7 @@ from backplane.ops import (  # noqa: F401
     rectifiers,
     recurrence,
     remat,
-    segments,
-    sorting,
+    scattering,
     sparse,
     spectra,
     updates,

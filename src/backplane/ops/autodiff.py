@@ -100,13 +100,10 @@ def gradients(
     cotangents = [table.get(t) for t in wrt]
     for x, t in zip(wrt, cotangents, strict=True):
         if t is not None and made:
-            _mark(t, made, isinstance(x, Variable))
+            known = slope_of(t) or Slope((), False)
+            of_variable = known.of_variable or isinstance(x, Variable)
+            t.__dict__["slope"] = Slope((*known.seeds, *made), of_variable)
     return cotangents
-
-
-def _mark(t: Tensor, seeds: Sequence[Tensor], of_variable: bool) -> None:
-    known = slope_of(t) or Slope((), False)
-    t.__dict__["slope"] = Slope((*known.seeds, *seeds), known.of_variable or of_variable)
 
 
 def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:

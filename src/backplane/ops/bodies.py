@@ -16,7 +16,6 @@ from backplane.core.graph import (
     Placeholder,
     Tensor,
     constant,
-    rewrite,
     substitute,
     toposort,
 )
@@ -67,7 +66,7 @@ def _reading_sizes(graph: Graph, captured: list[Tensor], keys: list[KeySource]) 
                 leaf = given.setdefault(source, Placeholder(source.spec))
                 tie(leaf, axis, source, axis)
             inner[node] = dim(leaf, axis=i)
-    computed = rewrite(sizes, lambda node, inputs: None, replace=inner, keep_specs=True)
+    computed = substitute(sizes, inner, keep_specs=True)
     bound = {given.pop(t): size for t, size in zip(sizes, computed, strict=True)}
     inputs = [*own, *given.values(), *graph.inputs[len(graph.inputs) - len(keys) :]]
     return Graph(inputs, substitute(graph.outputs, bound)), [*given], keys

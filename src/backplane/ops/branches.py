@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from backplane.core.graph import Graph, Placeholder, Tensor, constant, substitute
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory
+from backplane.core.traits import Cotangents, Memory
 from backplane.ops.autodiff import gradients
 from backplane.ops.bodies import branch, over
-from backplane.ops.families import Cotangents
 from backplane.ops.shaping import zeros_like
 
 

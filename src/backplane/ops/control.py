@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 
 from backplane.core.graph import Graph, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.primitive import OUTPUT, primitive
-from backplane.core.sizes import Assumption, Sizes, assumption, origin, tie
+from backplane.core.sizes import Assumption, Sizes, assumption, origin, tie_all
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Axis, Memory
+from backplane.core.traits import Axis, Cotangents, Memory
 from backplane.ops.autodiff import gradients, reached
 from backplane.ops.bodies import over, trace
 from backplane.ops.creation import sizes_among
 from backplane.ops.elementwise import add, bit_and, cast, mul
-from backplane.ops.families import Cotangents
 from backplane.ops.indexing import pad, part
 from backplane.ops.shaping import concat, squeeze, sum_to_like, zeros_like
 
@@ -274,9 +273,9 @@ def scan(
         count = [0]
 
         def run(*inputs: Tensor, tied: bool = steady, count: list[int] = count) -> Sequence[Tensor]:
-            _tie(inputs[n_carry:], xs, 1)
+            tie_all(inputs[n_carry:], xs, 1)
             if tied:
-                _tie(inputs, init, 0)
+                tie_all(inputs, init)
             carry, ys = step(list(inputs[:n_carry]), list(inputs[n_carry:]))
             if len(carry) != n_carry:
                 raise ValueError(f"a step gives {len(carry)} states, it was given {n_carry}")
@@ -290,7 +289,7 @@ def scan(
         if keeps and widened == carried:
             break
         carried, steady = widened, steady and keeps
-    _tie(body.inputs[n_carry + n_xs :], captured, 0)
+    tie_all(body.inputs[n_carry + n_xs :], captured)
     if keys:
         body, init, n_carry = _with_counter(body, list(init), n_carry, len(keys))
     results = _node([*init, *xs, *captured, *keys], body, n_carry, n_xs, reverse, length)
@@ -313,16 +312,6 @@ def first_items(xs: Sequence[Tensor], *, reverse: bool = False) -> list[Tensor]:
             x = pad(x, padding=((0, 1), *[(0, 0)] * (x.ndim - 1)), value=0)
         items.append(squeeze(part(x, 0, start, stop), axes=(0,)))
     return items
-
-
-def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None:
-    """Give the inputs of a body the unknown sizes of the tensors that are handed to them, without
-    the first `skip` axes. Rules inside the body then need not expect a broadcast between them.
-    """
-    for leaf, source in zip(leaves, sources, strict=False):
-        for i, n in enumerate(leaf.spec.shape):
-            if n is None and source.spec.shape[i + skip] is None:
-                tie(leaf, i, source, i + skip)
 
 
 def _keeps_sizes(end: Tensor, start: Tensor) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from backplane.core.graph import Constant, Tensor, constant, is_array
+from backplane.core.graph import Constant, Tensor, constant, is_array, is_scalar
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import DTYPES, Spec, is_float, is_integer
 from backplane.core.traits import Axis, Memory, Precision, Stacked, later_axes
@@ -75,12 +75,9 @@ def full(*dims: Spec, shape: tuple[int | None, ...], value: object, dtype: str) 
 def _counted(node: Tensor, axis: int) -> Sequence[Axis]:
     """The numbers 0, 1, … below the size of an axis are as many as that."""
     start, stop, step = node.inputs
-    whole = _is_number(start, 0) and _is_number(step, 1) and stop.op is dim
+    given = [t.value.item() if is_scalar(t) else None for t in (start, step)]
+    whole = given == [0, 1] and stop.op is dim
     return [(stop.inputs[0], stop.params["axis"])] if whole else ()
-
-
-def _is_number(t: Tensor, value: int) -> bool:
-    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and bool(t.value == value)
 
 
 @primitive(host=0, memory=Memory.FRESH, axes=_counted)
@@ -123,14 +120,10 @@ def sizes_among(order: Iterable[Tensor]) -> set[Tensor]:
         if node.op is dim:
             sizes.add(node)
         elif node.op is not None and node.op.on_host and not is_float(node.spec.dtype):
-            known = [t in sizes or _is_small_constant(t) for t in node.inputs]
+            known = [t in sizes or (is_array(t) and t.value.size <= 64) for t in node.inputs]
             if all(known) and any(t in sizes for t in node.inputs):
                 sizes.add(node)
     return sizes
-
-
-def _is_small_constant(t: Tensor) -> bool:
-    return is_array(t) and t.value.size <= 64
 
 
 def scalar(value: Number, dtype: str) -> Constant:

@@ -11,7 +11,7 @@ import math
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, check_dtype
-from backplane.core.traits import Memory
+from backplane.core.traits import Cotangents, Memory, results_like
 from backplane.ops import control
 from backplane.ops import elementwise as ew
 from backplane.ops import ragged as rg
@@ -19,7 +19,6 @@ from backplane.ops.autodiff import gradients
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import identity
-from backplane.ops.families import Cotangents, results_like
 from backplane.ops.indexing import shifted
 from backplane.ops.reduction import log_softmax, logsumexp
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze, stack

@@ -8,11 +8,10 @@ from typing import Any
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
-from backplane.core.primitive import primitive
+from backplane.core.primitive import moving, primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Stacked, like_first, whole_time
+from backplane.core.traits import Cotangents, Memory, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
-from backplane.ops.families import Cotangents, moving
 
 
 def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -126,9 +125,7 @@ def with_gradient(*operands: Spec, rule: Rule, results: int) -> list[Spec]:
     return list(operands[:results])
 
 
-@with_gradient.decompose
-def _(*operands: Tensor, rule: Any, results: int) -> list[Tensor]:
-    return [identity(t) for t in operands[:results]]
+with_gradient.decompose(lambda *operands, rule, results: [identity(t) for t in operands[:results]])
 
 
 @with_gradient.vjp

@@ -281,8 +281,6 @@ sigmoid = unary("sigmoid", "1 / (1 + e^−x).", FLOAT)
 tanh = unary("tanh", "The hyperbolic tangent.", FLOAT)
 softplus = unary("softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT, precision=FULL)
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
-
-
 softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
 softsign = unary("softsign", "x / (1 + |x|).", FLOAT)
 
@@ -324,24 +322,25 @@ def like_both(name: str, g: Spec, y: Spec) -> Spec:
     return g if g.shape == y.shape else Spec(broadcast(name, g.shape, y.shape), g.dtype)
 
 
-@gradient_op
-def relu_grad(g: Spec, y: Spec) -> Spec:
-    """The cotangent g where y > 0, else 0: the gradient of `relu` from its result y."""
-    return like_both("relu_grad", g, y)
+def plain_gradient(name: str, doc: str, **traits: Any) -> Op:
+    """Such a primitive without parameters."""
+
+    def rule(g: Spec, y: Spec) -> Spec:
+        return like_both(name, g, y)
+
+    rule.__doc__ = doc
+    return gradient_op(rule, name, **traits)
 
 
-@gradient_op
-def sigmoid_grad(g: Spec, y: Spec) -> Spec:
-    """The product g · y · (1 − y): the gradient of `sigmoid` from its result y."""
-    return like_both("sigmoid_grad", g, y)
-
-
-@gradient_op
-def tanh_grad(g: Spec, y: Spec) -> Spec:
-    """The product g · (1 − y²): the gradient of `tanh` from its result y."""
-    return like_both("tanh_grad", g, y)
-
-
+relu_grad = plain_gradient(
+    "relu_grad", "The cotangent g where y > 0, else 0: the gradient of `relu` from its result y."
+)
+sigmoid_grad = plain_gradient(
+    "sigmoid_grad", "The product g · y · (1 − y): the gradient of `sigmoid` from its result y."
+)
+tanh_grad = plain_gradient(
+    "tanh_grad", "The product g · (1 − y²): the gradient of `tanh` from its result y."
+)
 relu.vjps(lambda g, y, x: relu_grad(g, y))
 sigmoid.vjps(lambda g, y, x: sigmoid_grad(g, y))
 tanh.vjps(lambda g, y, x: tanh_grad(g, y))

@@ -14,11 +14,10 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Memory, like_first
+from backplane.core.traits import Cotangents, Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import numbers, numbers_along, scalar
-from backplane.ops.families import Cotangents
 from backplane.ops.indexing import part
 from backplane.ops.linear import times
 from backplane.ops.reduction import count

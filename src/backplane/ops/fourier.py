@@ -9,12 +9,11 @@ from functools import partial
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Memory
+from backplane.core.traits import Cotangents, Memory, results_like
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.axes import contracted
 from backplane.ops.creation import numbers, scalar
-from backplane.ops.families import Cotangents, results_like
 from backplane.ops.reduction import count
 
 Pair = tuple[Tensor, Tensor]

@@ -16,14 +16,13 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Fused, Primitive, primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Precision, like_first
+from backplane.core.traits import Axis, Cotangents, Memory, Precision, like_first, results_like
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import as_scalar, scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
-from backplane.ops.elementwise_families import elementwise_op
-from backplane.ops.families import Cotangents, results_like
+from backplane.ops.elementwise_families import elementwise_op, unary
 from backplane.ops.linear import matmul, times
 from backplane.ops.rectifiers import clipped_relu, clipped_relu_grad
 from backplane.ops.reduction import count, mean, softmax
@@ -90,9 +89,7 @@ def _share(x: Tensor, approximate: bool) -> Tensor:
     return add(mul(_curve(x, approximate), half), half)
 
 
-@gelu.decompose
-def _(x: Tensor, *, approximate: bool) -> Tensor:
-    return mul(x, _share(x, approximate))
+gelu.decompose(lambda x, *, approximate: mul(x, _share(x, approximate)))
 
 
 @gelu_grad.decompose
@@ -115,20 +112,13 @@ through_decomposition(gelu_grad)
 # --- SiLU, and with a piecewise linear sigmoid ----------------------------------------------------
 
 
-@partial(elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused())
-def silu(x: Spec) -> Spec:
-    """The product of x and its sigmoid, also known as swish."""
-    check_dtype("silu", "x", x.dtype, FLOAT)
-    return x
-
-
-@partial(ew.gradient_op, precision=Precision.FULL)
-def silu_grad(g: Spec, x: Spec) -> Spec:
-    """The product of g and the derivative of `silu` at x."""
-    return ew.like_both("silu_grad", g, x)
-
-
-silu.vjps(lambda g, y, x: silu_grad(g, x))
+silu = unary(
+    "silu", "The product of x and its sigmoid, also known as swish.", FLOAT,
+    lambda g, y, x: silu_grad(g, x), precision=Precision.FULL, fused=Fused(),
+)  # fmt: skip
+silu_grad: ew.Op = ew.plain_gradient(
+    "silu_grad", "The product of g and the derivative of `silu` at y.", precision=Precision.FULL
+)
 silu.decompose(lambda x: mul(x, ew.sigmoid(x)))
 
 
@@ -141,24 +131,19 @@ def _(g: Tensor, x: Tensor) -> Tensor:
 through_decomposition(silu_grad)
 
 
-@partial(elementwise_op, axes=like_first, fused=Fused())
-def hard_silu(x: Spec) -> Spec:
-    """The product of x and min(max(x + 3, 0), 6) / 6, also known as hard swish."""
-    check_dtype("hard_silu", "x", x.dtype, FLOAT)
-    return x
-
-
-@ew.gradient_op
-def hard_silu_grad(g: Spec, x: Spec) -> Spec:
-    """The product of g and the derivative of `hard_silu` at x."""
-    return ew.like_both("hard_silu_grad", g, x)
+hard_silu = unary(
+    "hard_silu", "The product of x and min(max(x + 3, 0), 6) / 6, also known as hard swish.", FLOAT,
+    lambda g, y, x: hard_silu_grad(g, x), fused=Fused(),
+)  # fmt: skip
+hard_silu_grad: ew.Op = ew.plain_gradient(
+    "hard_silu_grad", "The product of g and the derivative of `hard_silu` at y."
+)
 
 
 def _clipped(x: Tensor) -> Tensor:
     return clipped_relu(add(x, scalar(3, x.spec.dtype)), high=6.0)
 
 
-hard_silu.vjps(lambda g, y, x: hard_silu_grad(g, x))
 hard_silu.decompose(lambda x: mul(x, mul(_clipped(x), scalar(1 / 6, x.spec.dtype))))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
-from backplane.core.primitive import primitive
+from backplane.core.primitive import moving, primitive
 from backplane.core.spec import Spec, is_integer
 from backplane.core.traits import (
     Axis,
@@ -18,10 +18,10 @@ from backplane.core.traits import (
     Stacked,
     later_axes,
     like_first,
+    other_axes,
     whole_time,
 )
 from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
-from backplane.ops.families import moving, other_axes
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
+from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted, is_array
 from backplane.core.hooks import HOOKS
 from backplane.core.registry import native_spec
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
@@ -177,7 +177,7 @@ def _number(value: Number, dtype: str) -> Tensor:
 
 def _in_dtype(t: Tensor, value: object, dtype: str) -> Tensor:
     """An operand in the common dtype. Integers that somebody wrote down must not wrap."""
-    if isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t is not value:
+    if is_array(t) and t is not value:
         return _constant(t.value, dtype)
     return cast_to(t, dtype)
 
@@ -195,7 +195,7 @@ def cast_to(x: Tensor, dtype: str) -> Tensor:
     """`x` in `dtype`: `x` itself if it has that dtype already. A constant is converted at once."""
     if x.spec.dtype == dtype:
         return x
-    if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
+    if is_array(x):
         return constant(x.value, dtype)
     return cast(x, dtype=dtype)
 

@@ -9,8 +9,7 @@ from backplane.core.graph import Tensor
 from backplane.core.native import Native
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory
-from backplane.ops.families import Cotangents
+from backplane.core.traits import Cotangents, Memory
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import zeros_like
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core import shapes
-from backplane.core.graph import Constant, Tensor
+from backplane.core.graph import Tensor, is_scalar
 from backplane.core.hooks import HOOKS
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
@@ -99,11 +99,8 @@ def invert(x: Tensor) -> Tensor:
     return ew.bit_xor(x, scalar(mask, dtype))
 
 
-_define("add", _of(ew.add), reflected=True)
-_define("sub", _of(ew.sub), reflected=True)
-_define("mul", _of(ew.mul), reflected=True)
-_define("floordiv", _of(ew.floordiv), reflected=True)
-_define("mod", _of(ew.mod), reflected=True)
+for _op in (ew.add, ew.sub, ew.mul, ew.floordiv, ew.mod):
+    _define(_op.name, _of(_op), reflected=True)
 _define("truediv", true_divide, reflected=True)
 _define("pow", power, reflected=True)
 _less, _less_equal = _of(ew.less), _of(ew.less_equal)
@@ -347,7 +344,7 @@ def _inside(end: int | Tensor, size: Tensor, shift: Tensor | None = None) -> Ten
 
 def _integer(item: Any) -> int | None:
     """A Python integer from an integer, a NumPy integer or a constant, None for anything else."""
-    if isinstance(item, Constant) and isinstance(item.value, np.ndarray) and not item.ndim:
+    if isinstance(item, Tensor) and is_scalar(item):
         item = item.value[()]
     if isinstance(item, Tensor | bool | np.bool_):
         return None

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
+from backplane.core.primitive import moving
 from backplane.core.spec import FLOAT, Spec, check_dtype, is_integer
 from backplane.core.traits import Memory, Stacked, broadcasting
 from backplane.ops.creation import numbers_along, scalar
 from backplane.ops.elementwise import equal, less, less_equal, logical_and, where
-from backplane.ops.families import moving
 from backplane.ops.shaping import expand_dims, sum, sum_to_like
 
 

@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import Unpack
 
 from backplane.core.graph import Tensor
-from backplane.core.primitive import primitive
+from backplane.core.primitive import moving, primitive
 from backplane.core.spec import Spec, is_float, neutral
 from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
@@ -30,7 +30,6 @@ from backplane.ops.creation import (
     shaped_as,
     sizes_of,
 )
-from backplane.ops.families import moving
 from backplane.ops.indexing import check_fit
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack

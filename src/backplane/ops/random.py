@@ -14,6 +14,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
+from backplane.core.shapes import elements
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
@@ -75,7 +76,7 @@ def random_bits(key: Spec, *dims: Spec, shape: Sizes) -> Spec:
 def _(key: Tensor, *dims: Tensor, shape: Sizes) -> Tensor:
     w = [item(key, i) for i in range(4)]
     subkey = threefry((w[0], w[1]), (w[2], w[3]))
-    known = math.prod(n for n in shape if n is not None)
+    known = elements(shape)
     if dims:
         total = reduce(ew.mul, [constant(known, "int32"), *dims])
         half = ew.floordiv(ew.add(total, constant(1, "int32")), constant(2, "int32"))

@@ -54,9 +54,7 @@ leaky_relu_grad.vjps(
 )
 
 
-@clipped_relu.decompose
-def _(x: Tensor, *, high: float) -> Tensor:
-    return ew.minimum(scalar(high, x.spec.dtype), ew.relu(x))
+clipped_relu.decompose(lambda x, *, high: ew.minimum(scalar(high, x.spec.dtype), ew.relu(x)))
 
 
 @clipped_relu_grad.decompose

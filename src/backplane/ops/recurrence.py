@@ -9,11 +9,10 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import Fused, primitive
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Memory
+from backplane.core.traits import Memory, results_like
 from backplane.ops import control
 from backplane.ops.creation import full, scalar
 from backplane.ops.elementwise import add, mul, sigmoid, sub, tanh
-from backplane.ops.families import results_like
 from backplane.ops.groups import slopes, through_decomposition
 from backplane.ops.indexing import part
 from backplane.ops.linear import times

@@ -1,4 +1,4 @@
-"""Reductions, cumulative operations, and normalisation along axes."""
+"""Reductions, elements in order, cumulative operations, and normalisation along axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Precision, later_axes, like_first
+from backplane.core.traits import (
+    Memory,
+    Precision,
+    later_axes,
+    like_first,
+    reduced,
+    results_like,
+)
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
@@ -24,7 +31,7 @@ from backplane.ops.shaping import sum as sum
 def count(x: Tensor, axes: Sequence[int], dtype: str) -> Tensor:
     """The number of elements along `axes`."""
     sizes = [x.spec.shape[i] for i in axes]
-    known = math.prod(n for n in sizes if n is not None)
+    known = shapes.elements(sizes)
     unknown = [dim(x, axis=i) for i, n in zip(axes, sizes, strict=True) if n is None]
     factors = [n if dtype == "int32" else ew.cast(n, dtype=dtype) for n in unknown]
     if known != 1 or not factors:
@@ -95,23 +102,19 @@ any = reduction("any", "Whether any element is true.", BOOL)
 all = reduction("all", "Whether all elements are true.", BOOL)
 
 
-def _without_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis + (axis >= node.params["axis"]))]
-
-
 def _position(name: str, x: Spec, axis: int) -> Spec:
     shapes.check_axes(name, (axis,), len(x.shape))
     sh.check_elements(name, x, (axis,))
     return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
 
 
-@primitive(memory=Memory.FRESH, axes=_without_axis, stacks=later_axes("axis"))
+@primitive(memory=Memory.FRESH, axes=reduced, stacks=later_axes("axis"))
 def argmax(x: Spec, *, axis: int) -> Spec:
     """The position (int64) of the largest element along `axis`, the first of ties."""
     return _position("argmax", x, axis)
 
 
-@primitive(memory=Memory.FRESH, axes=_without_axis, stacks=later_axes("axis"))
+@primitive(memory=Memory.FRESH, axes=reduced, stacks=later_axes("axis"))
 def argmin(x: Spec, *, axis: int) -> Spec:
     """The position (int64) of the smallest element along `axis`, the first of ties."""
     return _position("argmin", x, axis)
@@ -131,9 +134,7 @@ def top_k(x: Spec, *, k: int) -> list[Spec]:
     return [Spec((*x.shape[:-1], k), x.dtype), Spec((*x.shape[:-1], k), "int32")]
 
 
-@top_k.vjp
-def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Tensor | None:
-    return None if g[0] is None or k == 0 else in_rows(g[0], y[1], x)
+top_k.vjp(lambda g, y, x, *, k: None if g[0] is None or k == 0 else in_rows(g[0], y[1], x))
 
 
 def in_rows(g: Tensor, positions: Tensor, x: Tensor) -> Tensor:
@@ -146,6 +147,20 @@ def in_rows(g: Tensor, positions: Tensor, x: Tensor) -> Tensor:
     places = sh.reshape(ew.add(positions, starts), shape=(-1,))
     summed = shaped_as(scatter_add, flat, sh.reshape(g, shape=(-1,)), places, axis=0)
     return sh.reshape_like(summed, x)
+
+
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0))
+def sort(x: Spec) -> list[Spec]:
+    """The elements along the last axis in ascending order, and their positions before (int32).
+    Equal elements keep their order, and NaN come last.
+    """
+    check_dtype("sort", "x", x.dtype, NUMBER)
+    if not x.shape:
+        raise ValueError("sort: x must have at least one axis, got a scalar")
+    return [x, Spec(x.shape, "int32")]
+
+
+sort.vjp(lambda g, y, x: None if g[0] is None else in_rows(g[0], y[1], x))
 
 
 # --- cumulative -----------------------------------------------------------------------------------
@@ -231,9 +246,7 @@ softmax_grad.vjps(
 )
 
 
-@softmax_grad.decompose
-def _(g: Tensor, y: Tensor, *, axis: int) -> Tensor:
-    return ew.mul(ew.sub(g, _total(g, y, axis)), y)
+softmax_grad.decompose(lambda g, y, *, axis: ew.mul(ew.sub(g, _total(g, y, axis)), y))
 
 
 def _largest(x: Tensor, axis: int) -> Tensor:

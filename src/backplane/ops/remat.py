@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.core import trace
-from backplane.core.graph import Graph, Tensor, rebuild, rewrite, toposort
+from backplane.core.graph import Graph, Tensor, nested, rebuild, rewrite, toposort
 from backplane.core.primitive import primitive
-from backplane.core.sizes import tie
+from backplane.core.sizes import tie_all
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Precision, like_first
+from backplane.core.traits import Cotangents, Memory, Precision, like_first
 from backplane.ops.autodiff import gradients
 from backplane.ops.effects import identity
-from backplane.ops.families import Cotangents
 from backplane.ops.native import stateful_native
 
 
@@ -70,21 +69,12 @@ def rematerialized(outputs: Sequence[Tensor], mark: int) -> list[Tensor]:
     ValueError if a library's function with an effect is part of it.
     """
     body, captured, keys = trace.close(outputs, [], mark, lazy=True)
-    _refuse_effects(toposort(body.outputs))
-    results = remat_(*outputs, *captured, *keys, body=body)
-    for result, t in zip(results, outputs, strict=True):
-        for axis in range(t.ndim):
-            tie(result, axis, t, axis)
-    return results
-
-
-def _refuse_effects(nodes: Sequence[Tensor]) -> None:
-    for node in nodes:
+    for node in nested(toposort(body.outputs)):
         if node.op is stateful_native:
             raise ValueError(
                 f"{node.params['function'].name} draws random numbers or has an effect, so it "
                 "cannot be computed again for the gradient"
             )
-        for value in node.params.values():
-            if isinstance(value, Graph):
-                _refuse_effects(toposort(value.outputs))
+    results = remat_(*outputs, *captured, *keys, body=body)
+    tie_all(results, outputs)
+    return results

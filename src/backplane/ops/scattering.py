@@ -1,19 +1,29 @@
-"""Rows that are combined with the rows of a table at positions that a program computes."""
+"""Rows that are combined with the rows of a table at positions that a program computes, and by
+segments.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from backplane.core.graph import Tensor
+from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
-from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
-from backplane.core.traits import Memory, like_first
+from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer, neutral
+from backplane.core.traits import Cotangents, Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.axes import merge_axes
-from backplane.ops.creation import numbers, scalar, shaped_as
-from backplane.ops.families import Cotangents
-from backplane.ops.indexing import check_fit, gather, scatter_add
+from backplane.ops.creation import (
+    Amount,
+    as_scalar,
+    full,
+    numbers,
+    scalar,
+    shaped,
+    shaped_as,
+    sizes_of,
+)
+from backplane.ops.indexing import check_fit, gather, part, scatter_add
 from backplane.ops.reduction import count
 
 Combination = Literal["max", "min", "product"]
@@ -93,3 +103,39 @@ def scatter_set(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     # New rows stand before the old ones, and one gather picks from both.
     places = ew.where(ew.less_equal(scalar(0, "int32"), last), last, ew.add(own, total))
     return gather(sh.concat(rows, x, axis=0), places, axis=0)
+
+
+# --- segments: a vector of ids says to which segment each row belongs -----------------------------
+
+
+def segment_sum(rows: Tensor, ids: Tensor, number: Amount) -> Tensor:
+    """The sums of the rows of each segment. Rows whose id is below 0, or not below `number`, are
+    left out. A segment without rows is 0.
+    """
+    sizes, ids = _with_rest(rows, ids, number)
+    return part(shaped(scatter_add, sizes, rows, ids, axis=0), 0, None, -1)
+
+
+def segments(rows: Tensor, ids: Tensor, number: Amount, by: Combination) -> Tensor:
+    """The maxima, minima or products of the rows of each segment, likewise. A segment without rows
+    has what leaves any number as it is.
+    """
+    sizes, ids = _with_rest(rows, ids, number)
+    dtype = rows.spec.dtype
+    table = shaped(full, sizes, value=neutral(dtype, by), dtype=dtype)
+    return part(scatter(table, ids, rows, by=by), 0, None, -1)
+
+
+def _with_rest(rows: Tensor, ids: Tensor, number: Amount) -> tuple[list[Amount], Tensor]:
+    """The sizes of the result with one more segment, and ids that give it the rows of no other."""
+    if ids.spec.dtype != "int32":
+        # Ids of more bits must not become others by losing some.
+        last = constant(2**31 - 1, "int64")
+        signed = ew.cast(ids, dtype="int64")
+        least = ew.zero(signed)
+        inside = ew.logical_and(ew.less_equal(least, signed), ew.less(signed, last))
+        ids = ew.cast(ew.where(inside, signed, constant(-1, "int64")), dtype="int32")
+    rest = as_scalar(number)
+    inside = ew.logical_and(ew.less_equal(ew.zero(ids), ids), ew.less(ids, rest))
+    sizes = [number + 1, *sizes_of(rows)[ids.ndim :]]
+    return sizes, ew.where(inside, ids, rest)

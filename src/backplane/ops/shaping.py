@@ -6,14 +6,12 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from backplane.core import shapes
-from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.primitive import Primitive, primitive
+from backplane.core.graph import Tensor, constant, is_array
+from backplane.core.primitive import Primitive, moving, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
+from backplane.core.traits import Axis, Memory, Stacked, later_axes, other_axes, reduced
 from backplane.ops.creation import (
     check_sizes,
     full,
@@ -24,7 +22,6 @@ from backplane.ops.creation import (
     stacked_shape,
 )
 from backplane.ops.effects import identity
-from backplane.ops.families import moving, other_axes
 from backplane.ops.indexing import dynamic_slice, part
 
 Axes = tuple[int, ...]
@@ -247,12 +244,7 @@ def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     return Spec(tuple([1 if i in axes else next(sizes) for i in range(rank)]), x.dtype)
 
 
-def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
-    return [(node.inputs[0], kept[axis])]
-
-
-@moving(Memory.VIEW, _squeezed_axis, on_host=True, stacks=later_axes("axes"))
+@moving(Memory.VIEW, reduced, on_host=True, stacks=later_axes("axes"))
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The operand without `axes`, each of which has size 1."""
     shapes.check_axes("squeeze", axes, len(x.shape))
@@ -271,17 +263,13 @@ squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
 # --- joining --------------------------------------------------------------------------------------
 
 
-def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    if not all(v.stacked for v in operands):
-        return None
-    return concat(*[v.tensor for v in operands], axis=node.params["axis"] + 1)
-
-
 def _of_one(*xs: Tensor, axis: int) -> Tensor | None:
     return identity(xs[0]) if len(xs) == 1 else None
 
 
-@moving(Memory.FRESH, other_axes, linear=(), on_host=True, stacks=_stacked_parts, shortcut=_of_one)
+@moving(
+    Memory.FRESH, other_axes, linear=(), on_host=True, stacks=later_axes("axis"), shortcut=_of_one
+)
 def concat(*xs: Spec, axis: int) -> Spec:
     """The operands one after another along `axis`. All other sizes are equal."""
     if not xs:
@@ -320,7 +308,7 @@ def scalars_in(vector: Tensor) -> list[Tensor] | None:
     """The scalars that a vector was made of, as the vector of a shape is; None for any other."""
     scalars: list[Tensor] = []
     for piece in vector.inputs if vector.op in (concat, identity) else (vector,):
-        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
+        if is_array(piece):
             scalars += [constant(v) for v in piece.value]
         elif piece.op is expand_dims and not piece.inputs[0].ndim:
             scalars.append(piece.inputs[0])
@@ -330,7 +318,7 @@ def scalars_in(vector: Tensor) -> list[Tensor] | None:
 
 
 def _ends(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None]:
-    """Where part `k` begins and ends. After the one unknown size it is counted from the end."""
+    """The start and the stop of part `k`. After the one unknown size it is counted from the end."""
     n = sizes[k]
     before, after = (
         builtins.sum(m for m in part if m is not None) for part in (sizes[:k], sizes[k + 1 :])

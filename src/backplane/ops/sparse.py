@@ -27,11 +27,6 @@ def _columns_of_dense(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[-1], 1)] if axis else ()
 
 
-def _rows_of(offsets: Sequence[int | None]) -> int | None:
-    (count,) = offsets
-    return None if count is None else count - 1
-
-
 @primitive(memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 5), axes=_columns_of_dense)
 def rows_matmul(
     values: Spec, columns: Spec, offsets: Spec, rows: Spec, across: Spec, y: Spec
@@ -52,7 +47,8 @@ def rows_matmul(
         shapes.merge_size(values.shape[0], x.shape[0], "rows_matmul: the number of entries")
     what = "rows_matmul: the columns of the matrix and the rows of y"
     shapes.merge_size(across.shape[0], y.shape[0], what)
-    return Spec((_rows_of(offsets.shape), y.shape[1]), y.dtype)
+    (count,) = offsets.shape
+    return Spec((None if count is None else count - 1, y.shape[1]), y.dtype)
 
 
 def row_count(offsets: Tensor) -> Amount:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
-from backplane.core.traits import Memory
+from backplane.core.traits import Cotangents, Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
@@ -24,7 +24,6 @@ from backplane.ops.factorization import (
     symmetric,
     turned,
 )
-from backplane.ops.families import Cotangents
 from backplane.ops.indexing import pad, part
 from backplane.ops.linear import times
 from backplane.ops.reduction import max

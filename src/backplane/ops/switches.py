@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from backplane.core.graph import Graph, Placeholder, Tensor, constant, rebuild, toposort
+from backplane.core.graph import Graph, Placeholder, Tensor, constant, graphs_of, rebuild, toposort
 from backplane.ops.effects import branch
 from backplane.ops.elementwise import div, mul, mul_no_nan, number, one
 
@@ -30,8 +30,8 @@ def switches(node: Tensor) -> bool:
     """Whether a branch of a switch ends here, or in the graphs that a loop or a `cond` holds."""
     if node.op is branch:
         return True
-    held = node.params.values() if node.op is not None and node.op.multiple else ()
-    return any(isinstance(graph, Graph) and _holds(graph) for graph in held)
+    several = node.op is not None and node.op.multiple
+    return several and any(map(_holds, graphs_of(node).values()))
 
 
 def _holds(graph: Graph) -> bool:

@@ -30,10 +30,9 @@ from backplane.ops.elementwise import (
     where,
 )
 from backplane.ops.indexing import check_fit, gather, part, scatter_add
-from backplane.ops.reduction import cumsum
+from backplane.ops.reduction import cumsum, sort
 from backplane.ops.scattering import scatter_set
 from backplane.ops.shaping import concat, reshape
-from backplane.ops.sorting import sort
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
@@ -321,9 +320,7 @@ def rows_set(x: Spec, rows: Spec, indices: Spec) -> Spec:
     return x
 
 
-@rows_set.decompose
-def _(x: Tensor, rows: Tensor, indices: Tensor) -> Tensor:
-    return scatter_set(x, indices, rows)
+rows_set.decompose(lambda x, rows, indices: scatter_set(x, indices, rows))
 
 
 @primitive(multiple=True, in_place=True, memory=Memory.ANY)

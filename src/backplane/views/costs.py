@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from backplane.compile.aliases import alias_root
-from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.graph import Tensor, graphs_of, specs_of, toposort
 from backplane.core.primitive import OUTPUT, Primitive
+from backplane.core.shapes import elements
 from backplane.core.spec import Spec, bits
 from backplane.core.traits import Memory
 from backplane.ops.control import scan_
@@ -16,20 +16,9 @@ from backplane.ops.convolution import conv, conv_bias, conv_input_grad, conv_ker
 from backplane.ops.linear import matmul, matmul_add
 
 
-def elements(spec: Spec, unknown: int) -> int:
-    """The number of elements, if each unknown size is `unknown`."""
-    return math.prod([unknown if n is None else n for n in spec.shape])
-
-
-def specs_of(node: Tensor) -> Sequence[Spec]:
-    """The specs of all results of a node."""
-    spec: Any = node.spec
-    return (spec,) if isinstance(spec, Spec) else spec
-
-
 def size(spec: Spec, unknown: int) -> int:
     """The number of bytes."""
-    return elements(spec, unknown) * bits(spec.dtype) // 8
+    return elements(spec.shape, unknown) * bits(spec.dtype) // 8
 
 
 def flops(node: Tensor, unknown: int) -> int:
@@ -42,15 +31,14 @@ def flops(node: Tensor, unknown: int) -> int:
     rule = _RULES.get(op)
     if rule is not None:
         return rule(node, unknown)
-    graphs = [g for g in node.params.values() if isinstance(g, Graph)]
-    if graphs:
-        inside = sum(flops(t, unknown) for g in graphs for t in toposort(g.outputs))
+    if graphs := graphs_of(node):
+        inside = sum(flops(t, unknown) for g in graphs.values() for t in toposort(g.outputs))
         return inside * (_steps(node, unknown) if op is scan_ else 1)
     if op.reduction:
-        return elements(node.inputs[0].spec, unknown)
+        return elements(node.inputs[0].spec.shape, unknown)
     if op.memory is not Memory.FRESH:
         return 0
-    return sum([elements(spec, unknown) for spec in specs_of(node)])
+    return sum([elements(spec.shape, unknown) for spec in specs_of(node)])
 
 
 def _steps(node: Tensor, unknown: int) -> int:
@@ -63,7 +51,7 @@ def _steps(node: Tensor, unknown: int) -> int:
 def _product(node: Tensor, unknown: int) -> int:
     x = node.inputs[0].spec
     inner = x.shape[-2 if node.params["transpose_x"] else -1]
-    return 2 * elements(node.spec, unknown) * (unknown if inner is None else inner)
+    return 2 * elements(node.spec.shape, unknown) * (unknown if inner is None else inner)
 
 
 Rule = Callable[[Tensor, int], int]
@@ -72,7 +60,7 @@ Rule = Callable[[Tensor, int], int]
 
 def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequence[Any]]) -> Rule:
     def rule(node: Tensor, unknown: int) -> int:
-        return 2 * elements(result(node), unknown) * int(math.prod(kernel(node)[:-1]))
+        return 2 * elements(result(node).shape, unknown) * elements(kernel(node)[:-1])
 
     return rule
 

@@ -12,7 +12,7 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
 from backplane.ops.effects import Update
 from backplane.project import install_command
-from backplane.views.layout import Plan, opened, placed, plan
+from backplane.views.layout import Layout, laid_out, opened, placed
 from backplane.views.page import page
 from backplane.views.picture import svg
 from backplane.views.scene import Box, Edge, Item, Scene
@@ -43,11 +43,11 @@ def _pruned(tensors: Sequence[Tensor], marks: Sequence[Item | None]) -> list[Roo
     return list(zip(prune(tensors), marks, strict=True))
 
 
-def _as_svg(layout: Plan, title: str, most: int) -> bytes:
+def _as_svg(layout: Layout, title: str, most: int) -> bytes:
     return svg(placed(layout, opened(layout, most)), title).encode()
 
 
-def _as_png(layout: Plan, title: str, most: int) -> bytes:
+def _as_png(layout: Layout, title: str, most: int) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
@@ -64,14 +64,10 @@ def _as_png(layout: Plan, title: str, most: int) -> bytes:
 MOST_PIXELS = 8000
 
 
-def _as_page(layout: Plan, title: str, most: int) -> bytes:
-    return page(layout, opened(layout, most), title).encode()
-
-
-WRITERS: dict[str, Callable[[Plan, str, int], bytes]] = {
+WRITERS: dict[str, Callable[[Layout, str, int], bytes]] = {
     ".svg": _as_svg,
     ".png": _as_png,
-    ".html": _as_page,
+    ".html": lambda layout, title, most: page(layout, opened(layout, most), title).encode(),
 }
 
 
@@ -102,7 +98,7 @@ def _drawn(build: Callable[[], Box], title: str, to_file: Any, most: int) -> Pic
     if ending not in WRITERS:
         known = ", ".join(WRITERS)
         raise ValueError(f"K.plot_graph: to_file must end in one of {known}, got {str(to_file)!r}")
-    scene = plan(build())
+    scene = laid_out(build())
     if to_file is not None:
         Path(to_file).write_bytes(WRITERS[ending](scene, title, most))
     return Picture(_as_svg(scene, title, most).decode())

@@ -27,7 +27,7 @@ Point = tuple[float, float]
 
 
 @dataclass(slots=True)
-class Plan:
+class Layout:
     """The places in one box of folded boxes: items, bends of edges, and the ways of ports."""
 
     box: Box
@@ -36,7 +36,7 @@ class Plan:
     ways: dict[int, list[Point]]
     width: float
     height: float
-    inner: dict[int, Plan] = field(default_factory=dict)
+    inner: dict[int, Layout] = field(default_factory=dict)
 
 
 def item_width(item: Item) -> float:
@@ -47,7 +47,7 @@ def item_width(item: Item) -> float:
     return min(letters, 30) * LETTER + 20
 
 
-def plan(box: Box) -> Plan:
+def laid_out(box: Box) -> Layout:
     """Lay out a box and all boxes in it."""
     count = len(box.items)
     top, bottom = count, count + 1
@@ -75,8 +75,8 @@ def plan(box: Box) -> Plan:
     ways |= {i: [pixel(p) for p in bends.get((i, bottom), ())] for i in outs}
     width = max((pixel(p)[0] for p in points), default=0.0) + column / 2
     height = max(rows.values(), default=0.0) + HEIGHT / 2
-    inner = {i: plan(item.box) for i, item in enumerate(box.items) if item.box is not None}
-    return Plan(box, places, edges, ways, width, height, inner)
+    inner = {i: laid_out(item.box) for i, item in enumerate(box.items) if item.box is not None}
+    return Layout(box, places, edges, ways, width, height, inner)
 
 
 def _rows(points: Sequence[Point], full: Iterable[float]) -> dict[float, float]:
@@ -178,7 +178,7 @@ class Stretch:
 class Placed:
     """A box with its open boxes: sizes and middles in pixels from its upper left corner."""
 
-    plan: Plan
+    layout: Layout
     width: float
     height: float
     rects: list[tuple[float, float, float, float]]
@@ -189,11 +189,11 @@ class Placed:
 
     def port(self, key: str) -> float | None:
         """The position of a port on the border; None if there is no such port."""
-        i = self.plan.box.ports.get(key)
+        i = self.layout.box.ports.get(key)
         if i is None:
             return None
         way, middle = self.ways.get(i, []), self.rects[i][0]
-        return middle if not way else way[0 if self.plan.box.items[i].kind == "in" else -1][0]
+        return middle if not way else way[0 if self.layout.box.items[i].kind == "in" else -1][0]
 
     def end(self, i: int, key: str, below: bool) -> Point:
         """The place where a line leaves an item below, or arrives above it: at its port, if the
@@ -209,16 +209,16 @@ class Placed:
         return start, self.end(edge.target, edge.target_port, False)
 
 
-def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
-    """Make room in a plan for the boxes that are open, which `opened` names by `id`."""
-    box = plan.box
+def placed(layout: Layout, opened: set[int], root: bool = True) -> Placed:
+    """Make room in a layout for the boxes that are open, which `opened` names by `id`."""
+    box = layout.box
     inner = {
-        i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
+        i: placed(p, opened, False) for i, p in layout.inner.items() if id(box.items[i]) in opened
     }
     sizes = [_size(item, inner.get(i)) for i, item in enumerate(box.items)]
-    reach = _reach(plan, inner, [width for width, _ in sizes])
-    across = _across(plan, inner, reach)
-    rows = [(plan.places[i][1], inner[i].height) for i in inner]
+    reach = _reach(layout, inner, [width for width, _ in sizes])
+    across = _across(layout, inner, reach)
+    rows = [(layout.places[i][1], inner[i].height) for i in inner]
     down = Stretch([(y - HEIGHT / 2, y + HEIGHT / 2, height) for y, height in rows])
     dy = PAD if root else TITLE + PAD + 8
 
@@ -230,22 +230,22 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
 
     rects = [
         (across[i] + PAD, sum(row(y)) / 2, *size)
-        for i, ((_, y), size) in enumerate(zip(plan.places, sizes, strict=True))
+        for i, ((_, y), size) in enumerate(zip(layout.places, sizes, strict=True))
     ]
 
     def along(i: int, x: float, below: bool) -> list[Point]:
         """The line from an item to the edge of its row, if a box beside it makes the row higher."""
         _, y, _, height = rects[i]
-        edge = row(plan.places[i][1])[below]
+        edge = row(layout.places[i][1])[below]
         return [(x, edge)] if abs(edge - y) > max(height, HEIGHT) / 2 + 1 else []
 
-    ways = {i: moved(path) for i, path in plan.ways.items()}
+    ways = {i: moved(path) for i, path in layout.ways.items()}
     ends = [across[i] + right for i, (_, right) in enumerate(reach)]
     ends += [x for key, x in across.items() if isinstance(key, tuple)]
     width = max(ends, default=0.0) + 2 * PAD
-    height = down(plan.height) + dy + PAD + (0 if root else 8)
-    made = Placed(plan, width, height, rects, [], ways, inner)
-    for e, path in zip(box.edges, plan.bends, strict=True):
+    height = down(layout.height) + dy + PAD + (0 if root else 8)
+    made = Placed(layout, width, height, rects, [], ways, inner)
+    for e, path in zip(box.edges, layout.bends, strict=True):
         (start, _), (end, _) = made.ends(e)
         made.bends.append(
             [*along(e.source, start, True), *moved(path), *along(e.target, end, False)]
@@ -260,17 +260,17 @@ def _size(item: Item, inside: Placed | None) -> tuple[float, float]:
 
 
 Key = int | Point
-"""An entry of a row: the number of an item, or a bend of an edge as the plan has it."""
+"""An entry of a row: the number of an item, or a bend of an edge as the layout has it."""
 
 
 def _reach(
-    plan: Plan, inner: dict[int, Placed], widths: Sequence[float]
+    layout: Layout, inner: dict[int, Placed], widths: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """How far each item reaches to the left and right, with what is written below it."""
+    """The reach of each item to the left and right, with what is written below it."""
     letters = dict.fromkeys(range(len(widths)), 0)
-    for e in plan.box.edges:
-        i = e.target if plan.box.items[e.target].kind == "out" else e.source
-        if i not in inner and plan.box.items[i].kind != "in":
+    for e in layout.box.edges:
+        i = e.target if layout.box.items[e.target].kind == "out" else e.source
+        if i not in inner and layout.box.items[i].kind != "in":
             letters[i] = max(letters[i], len(e.label))
     return [(w / 2, max(w / 2, letters[i] * SMALL_LETTER)) for i, w in enumerate(widths)]
 
@@ -280,20 +280,20 @@ SMALL_LETTER, SWEEPS = 5.4, 17
 
 
 def _across(
-    plan: Plan, inner: dict[int, Placed], reach: Sequence[tuple[float, float]]
+    layout: Layout, inner: dict[int, Placed], reach: Sequence[tuple[float, float]]
 ) -> dict[Key, float]:
     """The middle of each item and bend on the horizontal axis, from 0 on.
 
     Items go to the mean of what they are linked with above them, then below, and so on. In a row,
     each moves as little from there as the others allow.
     """
-    links = _links(plan, inner)
-    x: dict[Key, float] = {i: place[0] for i, place in enumerate(plan.places)}
-    x |= {p: p[0] for path in [*plan.bends, *plan.ways.values()] for p in path}
+    links = _links(layout, inner)
+    x: dict[Key, float] = {i: place[0] for i, place in enumerate(layout.places)}
+    x |= {p: p[0] for path in [*layout.bends, *layout.ways.values()] for p in path}
     sides = {k: reach[k] if isinstance(k, int) else (0.0, 0.0) for k in x}
     rows: dict[float, list[Key]] = {}
     for key in sorted(x, key=x.__getitem__):
-        y = plan.places[key][1] if isinstance(key, int) else key[1]
+        y = layout.places[key][1] if isinstance(key, int) else key[1]
         rows.setdefault(y, []).append(key)
     layers = [rows[y] for y in sorted(rows)]
     for sweep in range(SWEEPS):
@@ -312,7 +312,7 @@ def _across(
 Links = dict[Key, list[tuple[Key, float]]]
 
 
-def _links(plan: Plan, inner: dict[int, Placed]) -> tuple[Links, Links]:
+def _links(layout: Layout, inner: dict[int, Placed]) -> tuple[Links, Links]:
     """The links of each item and bend to those above and below it, and the distance to the right
     that each wants: lines meet open boxes at ports, not at their middles.
     """
@@ -323,12 +323,12 @@ def _links(plan: Plan, inner: dict[int, Placed]) -> tuple[Links, Links]:
 
     above, below = Links(), Links()
     chains: list[tuple[list[Key], float, float]] = []
-    for e, bends in zip(plan.box.edges, plan.bends, strict=True):
-        if plan.places[e.source][1] < plan.places[e.target][1]:
+    for e, bends in zip(layout.box.edges, layout.bends, strict=True):
+        if layout.places[e.source][1] < layout.places[e.target][1]:
             start, end = off(e.source, f"out {e.source_port}"), off(e.target, e.target_port)
             chains.append(([e.source, *bends, e.target], start, end))
-    for i, way in plan.ways.items():
-        entering = plan.box.items[i].kind == "in"
+    for i, way in layout.ways.items():
+        entering = layout.box.items[i].kind == "in"
         chains.append(([*way, i] if entering else [i, *way], 0.0, 0.0))
     for chain, start, end in chains:
         for n, (a, b) in enumerate(itertools.pairwise(chain)):
@@ -356,10 +356,10 @@ def _apart(wanted: Sequence[float], reach: Sequence[tuple[float, float]]) -> lis
     return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
 
 
-def opened(plan: Plan, most: int) -> set[int]:
+def opened(layout: Layout, most: int) -> set[int]:
     """The boxes to open so that about `most` items are seen: outer and small ones first."""
     found: set[int] = set()
-    seen, level = len(plan.box.items), [plan]
+    seen, level = len(layout.box.items), [layout]
     while level:
         boxes: list[Any] = sorted(
             [(len(p.box.items), i, p, parent) for parent in level for i, p in parent.inner.items()],

@@ -10,7 +10,7 @@ from backplane.compile.codegen.programs import Emitter
 from backplane.compile.function import Function, request_of
 from backplane.compile.program import closed, emitter_for, prepared
 from backplane.compile.source_map import Place
-from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.graph import Graph, Tensor, graphs_of, toposort
 from backplane.core.sizes import assuming
 from backplane.core.source import Source
 from backplane.engines.base import Engine
@@ -45,15 +45,12 @@ def _source(function: Function, switches: Sequence[Any]) -> Text:
 def _bodies(outputs: Sequence[Tensor], engine: Engine) -> Iterator[tuple[str, Source]]:
     """The texts of loops and branches, outermost first."""
     for node in toposort(outputs):
-        for name, graph in node.params.items():
-            if isinstance(graph, Graph):
-                assert node.op is not None
-                results = closed(graph, engine)
-                yield (
-                    f"{name} of {node.op.name}: {line_text(node.where, MOST_COLUMNS)}",
-                    _body(node, graph, results, engine),
-                )
-                yield from _bodies(results, engine)
+        for name, graph in graphs_of(node).items():
+            assert node.op is not None
+            results = closed(graph, engine)
+            title = f"{name} of {node.op.name}: {line_text(node.where, MOST_COLUMNS)}"
+            yield title, _body(node, graph, results, engine)
+            yield from _bodies(results, engine)
 
 
 def _body(node: Tensor, graph: Graph, results: list[Tensor], engine: Engine) -> Source:

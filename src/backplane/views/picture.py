@@ -53,8 +53,8 @@ def _legend(y: float) -> Iterator[str]:
 
 def _box(box: Placed, x: float, y: float) -> Iterator[str]:
     """The contents of a box with this upper left corner: edges, then open boxes, then items."""
-    items = box.plan.box.items
-    edges = zip(box.plan.box.edges, box.bends, strict=True)
+    items = box.layout.box.items
+    edges = zip(box.layout.box.edges, box.bends, strict=True)
     yield from dict.fromkeys([_edge(box, edge, bends, x, y) for edge, bends in edges])
     for i, inner in box.inner.items():
         cx, cy, width, height = box.rects[i]
@@ -133,7 +133,7 @@ def _curve(points: Sequence[Point], kind: str, arrow: bool) -> str:
 def _edge(box: Placed, edge: Edge, bends: Sequence[Point], x: float, y: float) -> str:
     start, end = box.ends(edge)
     points = [start, *bends, end]
-    target = box.plan.box.items[edge.target]
+    target = box.layout.box.items[edge.target]
     curve = _curve([(x + u, y + v) for u, v in points], edge.kind, target.kind != "out")
     return f"<g><title>{html.escape(edge.label)}</title>{curve}</g>"
 
@@ -142,10 +142,10 @@ def _labels(box: Placed, x: float, y: float) -> Iterator[str]:
     """The dtypes and shapes of tensors, where they leave nodes, or arrive from a folded box."""
     labels: dict[Point, str] = {}
     ports: dict[int, set[str]] = {}
-    for edge in box.plan.box.edges:
+    for edge in box.layout.box.edges:
         ports.setdefault(edge.source, set()).add(edge.source_port)
-    for edge in box.plan.box.edges:
-        if box.plan.box.items[edge.source].kind == "in":
+    for edge in box.layout.box.edges:
+        if box.layout.box.items[edge.source].kind == "in":
             continue
         (x1, y1), (x2, y2) = box.ends(edge)
         arriving = len(ports[edge.source]) > 1 and edge.source not in box.inner
@@ -160,7 +160,7 @@ def _labels(box: Placed, x: float, y: float) -> Iterator[str]:
 def _way(box: Placed, i: int, way: Sequence[Point], x: float, y: float) -> str:
     """The line between a port and the border of its box."""
     px, py = box.rects[i][:2]
-    if box.plan.box.items[i].kind == "in":
+    if box.layout.box.items[i].kind == "in":
         points = [*way, (px, py)]
         points = [(points[0][0], 0.0), *points]
     else:

@@ -19,6 +19,7 @@ from backplane.core.graph import (
     KeySource,
     Placeholder,
     Tensor,
+    graphs_of,
     is_scalar,
     toposort,
 )
@@ -94,8 +95,8 @@ class Unit:
         return self.node is not None and self.node.op is None
 
 
-class Places(dict[int, int | None]):
-    """The items of a box by units' ids; None for a leaf that each reader gets a copy of."""
+Places = dict[int, int | None]
+"""The items of a box by units' ids; None for a leaf that each reader gets a copy of."""
 
 
 class Scene:
@@ -144,10 +145,8 @@ class Scene:
         line = f"{where.function} {where.line}: {where.text}" if where is not None else ""
         item = Item(_kind(t), _title(t), _detail(t), _tip(t))
         operands = [x for x in t.inputs if not is_scalar(x)]
-        graphs = [(k, g) for k, g in t.params.items() if isinstance(g, Graph)]
-        if graphs:
-            whole = where.scopes if where is not None else ()
-            item.box = self._loop(t, graphs, whole)
+        if graphs := graphs_of(t):
+            item.box = self._loop(t, graphs, where.scopes if where is not None else ())
         return Unit(item, operands, path, line, t)
 
     # --- boxes ------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ class Scene:
         follow each other in the order of the graph, so that no box needs itself. Variables and
         constants belong to what reads them first.
         """
-        runs = _runs([u for u in units if not u.leaf], lambda u: _part(u, depth))
+        runs = _runs([u for u in units if not u.leaf], lambda u: next(iter(u.path[depth:]), None))
         if len(runs) > MANY:
             runs = [
                 part
@@ -224,7 +223,7 @@ class Scene:
             if target is None:
                 continue
             for i, t in enumerate(unit.operands):
-                made = known.get(_node(t))
+                made = known.get(t.inputs[0] if t.op is OUTPUT else t)
                 source = self._source(box, made, place, t, target)
                 port = f"operand {i}" if box.items[target] is unit.item else self.key(t)
                 if source != target and (source, target, port) not in edges:
@@ -263,18 +262,17 @@ class Scene:
 
     # --- loops and branches -----------------------------------------------------------------------
 
-    def _loop(
-        self, node: Tensor, graphs: Sequence[tuple[str, Graph]], scopes: tuple[str, ...]
-    ) -> Box:
+    def _loop(self, node: Tensor, graphs: dict[str, Graph], scopes: tuple[str, ...]) -> Box:
         """The box of a node that holds graphs: its body, or one box for each of its branches."""
-        skip = len(node.inputs) - len(graphs[0][1].inputs)
-        if len(graphs) == 1:
-            return self._body(node, graphs[0][1], skip, scopes)
+        first, *others = graphs.values()
+        skip = len(node.inputs) - len(first.inputs)
+        if not others:
+            return self._body(node, first, skip, scopes)
         box = Box()
         for i in range(skip, len(node.inputs)):
             box.ports[f"operand {i}"] = len(box.items)
             box.items.append(Item("in", "", tip=spec_text(node.inputs[i].spec)))
-        for name, graph in graphs:
+        for name, graph in graphs.items():
             body = self._body(node, graph, skip, scopes)
             place = len(box.items)
             box.items.append(Item("forward", name, f"{body.count()} nodes", name, body))
@@ -321,10 +319,6 @@ def _bundled(box: Box) -> Box:
     return box
 
 
-def _part(unit: Unit, depth: int) -> str | None:
-    return unit.path[depth] if len(unit.path) > depth else None
-
-
 def _runs(units: Sequence[Unit], key: Callable[[Unit], str | None]) -> list[tuple[Any, list[Unit]]]:
     """The units in runs of equal keys, those without a key one by one."""
     runs: list[tuple[Any, list[Unit]]] = []
@@ -348,10 +342,6 @@ def _chunks(runs: list[tuple[Any, list[Unit]]]) -> list[tuple[Any, list[Unit]]]:
         title = names[0] if names[0] == names[-1] else f"{names[0]} … {names[-1]}"
         chunks.append((title, [u for _, members in part for u in members]))
     return chunks
-
-
-def _node(t: Tensor) -> Tensor:
-    return t.inputs[0] if t.op is OUTPUT else t
 
 
 def _kind(t: Tensor) -> str:

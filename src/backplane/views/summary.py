@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -13,9 +13,10 @@ from rich.table import Table
 
 from backplane.compile.plan import Plan
 from backplane.compile.stepwise import as_built
-from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.graph import Tensor, nested, toposort
 from backplane.core.primitive import OUTPUT
-from backplane.views.costs import elements, flops, peak, size
+from backplane.core.shapes import elements
+from backplane.views.costs import flops, peak, size
 from backplane.views.words import Text, count_text, described, shape_text, size_text
 
 
@@ -32,7 +33,7 @@ def summary(plan: Plan, unknown: int = 1) -> Text:
     """The summary of a function. Unknown sizes count as `unknown`."""
     outputs = as_built([*plan.outputs, *plan.news], plan.defaults)
     order = toposort(outputs)
-    nodes = [t for t in order if t.op is not None and t.op is not OUTPUT]
+    nodes = _computed(order)
     table = Table("", "name", "shape", "dtype", box=box.SIMPLE, pad_edge=False)
     groups = (
         ("input", plan.inputs, True),
@@ -47,7 +48,7 @@ def summary(plan: Plan, unknown: int = 1) -> Text:
             table.add_row(
                 what if len(tensors) == 1 else f"{what} {i}", name, shape_text(t.spec), t.dtype
             )
-    kinds = Counter(name for t in nodes for name in _names(t))
+    kinds = Counter([t.op.name for t in _computed(nested(order)) if t.op is not None])
     weights = [v for v in plan.variables if v.trainable]
     state = sum(size(v.spec, unknown) for v in plan.variables)
     facts = Table(box=None, show_header=False, pad_edge=False)
@@ -68,15 +69,9 @@ def summary(plan: Plan, unknown: int = 1) -> Text:
     return rendered(title, table, facts, "", note)
 
 
-def _names(node: Tensor) -> Sequence[str]:
-    """The primitives of a node and of what it holds."""
-    assert node.op is not None
-    graphs = [g for g in node.params.values() if isinstance(g, Graph)]
-    inner = [
-        t for g in graphs for t in toposort(g.outputs) if t.op is not None and t.op is not OUTPUT
-    ]
-    return [node.op.name, *[name for t in inner for name in _names(t)]]
+def _computed(nodes: Iterable[Tensor]) -> list[Tensor]:
+    return [t for t in nodes if t.op is not None and t.op is not OUTPUT]
 
 
 def _count(tensors: Sequence[Tensor], unknown: int) -> int:
-    return sum([elements(t.spec, unknown) for t in tensors])
+    return sum([elements(t.spec.shape, unknown) for t in tensors])

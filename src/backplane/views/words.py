@@ -7,10 +7,8 @@ import re
 from importlib.resources.abc import Traversable
 from typing import Any
 
-import numpy as np
-
 from backplane.core.context import Where
-from backplane.core.graph import Constant, KeySource, Placeholder, Tensor
+from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, is_scalar
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -19,8 +17,7 @@ from backplane.core.variable import Variable
 def described(t: Tensor) -> str:
     """A description of a tensor: its kind and name, its number, or the primitive that gives it."""
     if isinstance(t, Constant):
-        small = isinstance(t.value, np.ndarray) and t.value.ndim == 0
-        return f"the number {t.value.item():g}" if small else "a constant"
+        return f"the number {t.value.item():g}" if is_scalar(t) else "a constant"
     if t.op is not None:
         op = t.inputs[0].op if t.op is OUTPUT else t.op
         assert op is not None

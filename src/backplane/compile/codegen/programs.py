@@ -26,7 +26,7 @@ from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place, place_of
-from backplane.core.graph import Constant, Tensor, is_scalar, toposort
+from backplane.core.graph import Constant, Tensor, is_array, is_scalar, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import is_float
@@ -45,7 +45,7 @@ class Emitter:
     `inputs` and `outputs` are those of a graph that is lowered for `engine`. `news` are the outputs
     that replace values of variables. `order` holds all nodes, operands before users, if the caller
     knows them. If it `writes`, the program reuses memory that it has made where lowerings take
-    `out`.
+    `out`. If it `hands_out`, the user gets the results as they are.
     """
 
     def __init__(
@@ -59,9 +59,6 @@ class Emitter:
         writes: bool = False,
         hands_out: bool = False,
     ) -> None:
-        """`news` are the new values of variables. `writes` says that lowerings may be given arrays
-        to write to, and `hands_out` that the user gets the results as they are.
-        """
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
@@ -142,7 +139,7 @@ class Emitter:
             return self.names[t]
         if is_scalar(t):
             return repr(t.value.item())
-        if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
+        if is_array(t):
             return self.source.bind(t.value, "h")
         self.sizes_from_values = True
         return self.value(t)

@@ -33,7 +33,6 @@ run together, at one place of the program.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -41,6 +40,7 @@ from backplane.compile.codegen.buffers import ShapeKey, shape_key
 from backplane.compile.source_map import Place, place_of
 from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
+from backplane.core.shapes import elements
 from backplane.core.source import Source
 from backplane.core.spec import bits
 from backplane.ops import reduction
@@ -62,12 +62,10 @@ Call = Callable[[Tensor, list[str], str], str]
 class Chain:
     """Nodes that run together, of one shape; `tails` reduce some of them to scalars."""
 
-    def __init__(
-        self, nodes: list[Tensor], key: ShapeKey, tails: list[Tensor] | None = None
-    ) -> None:
-        self.nodes = nodes
+    def __init__(self, node: Tensor, key: ShapeKey) -> None:
+        self.nodes = [node]
         self.key = key
-        self.tails = tails or []
+        self.tails: list[Tensor] = []
 
     @property
     def members(self) -> list[Tensor]:
@@ -86,15 +84,10 @@ class Chain:
     @property
     def least_size(self) -> int:
         """The number of its elements, if each unknown size is 1."""
-        return known_size(self.nodes[0].spec.shape)
+        return elements(self.nodes[0].spec.shape)
 
 
 Unit = Tensor | Chain
-
-
-def known_size(shape: Sequence[int | None]) -> int:
-    """The number of elements, if each unknown size is 1."""
-    return math.prod([n for n in shape if n is not None])
 
 
 def fits(t: Tensor, key: ShapeKey) -> bool:
@@ -125,7 +118,7 @@ def _keys(order: Sequence[Tensor], passes: Passes, large: float) -> dict[Tensor,
         if node.op is None or node.op is OUTPUT or not passes(node):
             continue
         shape = node.spec.shape
-        if not shape or (None not in shape and known_size(shape) < large):
+        if not shape or (None not in shape and elements(shape) < large):
             continue
         key = shape_key(node)
         if key is not None and all(fits(t, key) for t in node.inputs):
@@ -173,7 +166,7 @@ def _chains(
         if node not in keys:
             _end(node, keys, chain_of)
             continue
-        mine = chain_of[node] = Chain([node], keys[node])
+        mine = chain_of[node] = Chain(node, keys[node])
         for t in node.inputs:
             other = chain_of.get(t)
             joined = other is not None and other is not mine and t in keys

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile.cache_key import params_key
+from backplane.compile.constants import by_numpy
 from backplane.core.graph import Constant, Tensor, is_scalar
 from backplane.core.primitive import Primitive
-from backplane.engines import get
 from backplane.ops import elementwise as ew
 from backplane.ops.effects import branch, identity, stop_gradient
 from backplane.ops.shaping import expand_dims, reshape, squeeze
@@ -282,14 +282,10 @@ def _called(t: Tensor, params: Mapping[str, Any], operands: Sequence[Sum]) -> Su
 
 def _computed(t: Tensor, numbers: Sequence[float | None]) -> float | None:
     """An element of `t`, whose operands are filled with numbers."""
-    assert t.op is not None
-    entry, specs = get("numpy").table.get(t.op.name), [x.spec for x in t.inputs]
-    if entry is None or "bfloat16" in [spec.dtype for spec in specs]:
-        return None
-    if not entry.serves(specs, t.params):
+    specs = [x.spec for x in t.inputs]
+    if "bfloat16" in [spec.dtype for spec in specs]:
         return None
     pairs = zip(t.inputs, numbers, strict=True)
-    arrays = [np.full((1,) * x.ndim, n, x.spec.dtype) for x, n in pairs]
-    with np.errstate(all="ignore"):
-        number = float(np.ravel(entry.lowering(specs, t.params)(*arrays))[0])
+    made = by_numpy(t, specs, [np.full((1,) * x.ndim, n, x.spec.dtype) for x, n in pairs])
+    number = math.nan if made is None else float(np.ravel(made)[0])
     return number if math.isfinite(number) else None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.algebra import ONE, VIEWS, Algebra, Atom, Call, Sum
 from backplane.compile.fuse.numbers import solved
-from backplane.compile.fuse.patterns import POWERS, SITE, GroupPattern, Look, looks
+from backplane.compile.fuse.patterns import POWERS, SITE, GroupPattern, Look, looks, patterns
 from backplane.compile.fuse.unify import Grouped, Match, Unifier, by_tensors, shape_of
 from backplane.core.graph import Constant, Tensor, is_scalar
 from backplane.ops.autodiff import Group
@@ -28,8 +28,8 @@ ENDS = frozenset([add, sub, mul, div, neg, pow])
 DEPTH = 8
 """The distance above its site within which a group may end."""
 MOST_SITES, MOST_CANDIDATES, MOST_NODES, MOST_TERMS = 4, 8, 16, 6
-"""How many sites a node is tried as the end of, how many tensors as an operand, in how many nodes
-these are looked for, and how many terms a group's normal form has."""
+"""The numbers of sites that a node is tried as the end of, of tensors that are tried as an operand,
+of nodes in which these are looked for, and of terms in a group's normal form."""
 
 NEAR = {"float64": 1e-12}
 """The largest relative difference between a number and that of the primitive; 1e-6 for the other
@@ -229,7 +229,7 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
         if structure is None:
             below = nodes_below(node, MOST_NODES)
             structure = _structure(below)
-        key = look.form, structure
+        key = look.op, look.option, structure
         try:  # Another thread may empty the table at any time.
             kind = _kinds[key]
         except KeyError:
@@ -266,8 +266,8 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
         if power not in POWERS:
             continue
         matches: dict[Call, tuple[Match, dict[Atom, Sum]] | None] = {}
-        patterns = []
-        for pattern in look.form.patterns(anchor.ndim if axes else 2, axes):
+        fitting = []
+        for pattern in patterns(look.op, look.option, anchor.ndim if axes else 2, axes):
             if pattern.site not in matches:
                 matches[pattern.site] = None
                 start = Match({pattern.operands[pattern.anchor]: anchor})
@@ -275,16 +275,16 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
                     known = solved(match.equations, near, {})
                     matches[pattern.site] = None if known is None else (match, known)
             if matches[pattern.site] is not None:
-                patterns.append(pattern)
-        if patterns:
+                fitting.append(pattern)
+        if fitting:
             matched = [x for x in matches.values() if x is not None]
             others = {}
             for i, t in enumerate(below):
-                if patterns[0].others and t.op is not None and t.op.reduction:
+                if fitting[0].others and t.op is not None and t.op.reduction:
                     form = by_tensors(reading.form.reduced(t))
-                    others[i] = _number_of(form, patterns[0], matched[0][0])
+                    others[i] = _number_of(form, fitting[0], matched[0][0])
             known = {x: n for _, numbers in matched for x, n in numbers.items()}
-            return _Kind(tuple(patterns), power, known, below.index(anchor), others)
+            return _Kind(tuple(fitting), power, known, below.index(anchor), others)
     return None
 
 

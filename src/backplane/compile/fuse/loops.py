@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from backplane.compile.fuse.algebra import ZERO, Algebra, Atom, Call, Sum, atom, plus, power, times
 from backplane.compile.fuse.groups import PASSING
 from backplane.compile.fuse.unify import Grouped, Match, Unifier, by_tensors, shape_of
-from backplane.core.graph import Graph, Placeholder, Tensor, substitute, toposort
+from backplane.core.graph import Graph, Placeholder, Tensor, depends_on, substitute, toposort
 from backplane.core.primitive import Primitive
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
@@ -83,11 +83,8 @@ class _Reading(Algebra):
 
     def __init__(self, body: Graph, own: int) -> None:
         super().__init__()
-        self.changing = {*body.inputs[:own]}
-        for t in toposort(body.outputs):
-            drawn = t.op is not None and (t.op.effect or t.op.varies)
-            if drawn or not self.changing.isdisjoint(t.inputs):
-                self.changing.add(t)
+        drawn = [t for t in toposort(body.outputs) if t.op and (t.op.effect or t.op.varies)]
+        self.changing = depends_on(body.outputs, [*body.inputs[:own], *drawn])
 
     def _form(self, t: Tensor) -> Sum:
         op = t.op
@@ -167,7 +164,7 @@ class _Pattern(NamedTuple):
     weights: list[Tensor]
     """The kernel, the recurrent kernel and the bias."""
     parts: tuple[int, ...]
-    """How many gates each of these has columns for."""
+    """The number of gates that each of these has columns for."""
 
 
 @cache

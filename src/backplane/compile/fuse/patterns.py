@@ -47,33 +47,19 @@ class GroupPattern(NamedTuple):
     """The forms of the other results."""
 
 
-class Form(NamedTuple):
-    """A form of a primitive, without operands or numbers that a program may leave out."""
-
-    op: Primitive[Any]
-    option: int
-
-    def patterns(self, rank: int, axes: tuple[int, ...] | None) -> tuple[GroupPattern, ...]:
-        """The patterns for a first operand of that rank, whose `axes` are reduced."""
-        return _patterns(self, rank, axes)
-
-    @property
-    def usual(self) -> GroupPattern:
-        """The pattern for matrices."""
-        given = inspect.signature(self.op.infer_rule).parameters
-        return self.patterns(2, (1,) if "axes" in given else None)[0]
-
-
 @cache
-def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[GroupPattern, ...]:
-    op, fused = form.op, form.op.fused
+def patterns(
+    op: Primitive[Any], option: int, rank: int, axes: tuple[int, ...] | None
+) -> tuple[GroupPattern, ...]:
+    """The patterns for a first operand of that rank, whose `axes` are reduced."""
+    fused = op.fused
     assert fused is not None
-    params = {**fused.options[form.option], **({} if axes is None else {"axes": axes})}
+    params = {**fused.options[option], **({} if axes is None else {"axes": axes})}
     given = inspect.signature(op.infer_rule).parameters.values()
     names = [x.name for x in given if x.kind is x.POSITIONAL_OR_KEYWORD]
     numbers = {name: Placeholder(Spec((), "float64")) for name in fused.numbers}
     tensors = [Placeholder(Spec((2,) * rank, "float64")) for _ in range(max(fused.operands))]
-    patterns = []
+    found = []
     for count in fused.operands:
         for absent in _subsets([*fused.neutral]):
             none = {name: fused.neutral[name] for name in absent}
@@ -82,8 +68,8 @@ def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[Grou
             for i, name in enumerate(names):
                 if name in none:
                     operands[i] = scalar(none[name], "float64")
-            patterns.append(_traced(op, params, operands, whole))
-    return tuple(patterns)
+            found.append(_traced(op, params, operands, whole))
+    return tuple(found)
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -117,7 +103,8 @@ def _traced(
 class Look(NamedTuple):
     """The properties that a node must have to be tried as a site of a form."""
 
-    form: Form
+    op: Primitive[Any]
+    option: int
     reductions: frozenset[Primitive[Any]]
     """Reductions below it."""
     scaled: bool
@@ -132,12 +119,12 @@ def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
         if op.fused is None or op.fused.states or op.fused.rest is not None:
             continue
         if op.differentiable == differentiable:
-            for i in range(len(op.fused.options)):
-                form = Form(op, i)
-                site = form.usual.site
+            axes = (1,) if "axes" in inspect.signature(op.infer_rule).parameters else None
+            for option in range(len(op.fused.options)):
+                site = patterns(op, option, 2, axes)[0].site
                 inside = [x.op for x in atoms_in(atom(site)) if isinstance(x, Call)]
                 reductions = frozenset([inner for inner in inside if inner and inner.reduction])
                 scaled = all(n != 1 for _, n in site.operands[0])
                 for kind in ROOTS if site.op is None else (site.op,):
-                    by_primitive.setdefault(kind, []).append(Look(form, reductions, scaled))
+                    by_primitive.setdefault(kind, []).append(Look(op, option, reductions, scaled))
     return by_primitive

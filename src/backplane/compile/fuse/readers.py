@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from backplane.core.graph import Tensor, toposort
-from backplane.engines.table import Entry
+from backplane.engines.base import Engine
 from backplane.ops.elementwise import add
 
 
 def uses_of(outputs: Sequence[Tensor], order: Iterable[Tensor] | None = None) -> Counter[Tensor]:
-    """How often each tensor is read, by the nodes in `order` (default: all) or as an output."""
+    """The number of reads of each tensor, by nodes in `order` (default: all) and as an output."""
     uses = Counter(outputs)
     for node in toposort(outputs) if order is None else order:
         uses.update(node.inputs)
@@ -40,6 +40,7 @@ def terms_of(
             yield t
 
 
-def serves(entry: Entry | None, node: Tensor) -> bool:
-    """Whether there is a lowering, and it takes operands like these."""
+def serves(engine: Engine, node: Tensor) -> bool:
+    """Whether an engine has a lowering, and it takes operands like these."""
+    entry = engine.table.get(node.op.name) if node.op else None
     return entry is not None and entry.serves([t.spec for t in node.inputs], node.params)

@@ -127,13 +127,18 @@ class Finder:
         try:  # Another thread may empty the table at any time.
             known = _known[key]
         except KeyError:
-            step = self._found(v, choice)
-            position = {t: i for i, t in enumerate(nodes)}
-            if step is not None and not position.keys() >= {*self._tensors(step)}:
-                return step  # Some tensors are farther away than the structure tells.
+            step, known = self._found(v, choice), None
+            if step is not None:
+                position = {t: i for i, t in enumerate(nodes)}
+                ends = [*map(self.new.__getitem__, step.variables), step.gradient]
+                given = *step.numbers, step.scale
+                if not position.keys() >= {*ends, *[t for n in given for t in tensors_in(n)]}:
+                    return step  # Some tensors are farther away than the structure tells.
+                *own, factor = [renamed(n, position) for n in given]
+                known = step.pattern, tuple(own), factor, tuple([position[t] for t in ends])
             if len(_known) >= MOST_KNOWN:
                 _known.clear()
-            known = _known[key] = step and self._placed(step, position)
+            _known[key] = known
         if known is None:
             return None
         pattern, numbers, scale, places = known
@@ -144,20 +149,6 @@ class Finder:
             renamed(scale, nodes),
             tuple([self.variable[t] for t in news[:-1]]),
             news[-1],
-        )
-
-    def _tensors(self, step: Found) -> list[Tensor]:
-        ends = [*map(self.new.__getitem__, step.variables), step.gradient]
-        return [*ends, *[t for n in (*step.numbers, step.scale) for t in tensors_in(n)]]
-
-    def _placed(self, step: Found, position: Mapping[Tensor, int]) -> _Placed:
-        ends = [*map(self.new.__getitem__, step.variables), step.gradient]
-        numbers = tuple([renamed(number, position) for number in step.numbers])
-        return (
-            step.pattern,
-            numbers,
-            renamed(step.scale, position),
-            tuple([position[t] for t in ends]),
         )
 
     def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:

@@ -121,7 +121,7 @@ class Unifier:
     looks_into: ClassVar = False
     """Whether factors of the program may be looked into."""
     counts = staticmethod(is_number)
-    """Which factors belong to coefficients (`by_tensors`)."""
+    """The test for factors that belong to coefficients (`by_tensors`)."""
 
     def sums(self, ours: Grouped, theirs: Grouped, match: Match) -> Iterator[Match]:
         """Pair the terms of two sums."""

@@ -17,6 +17,7 @@ replaced.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from backplane.compile.aliases import alias_roots
@@ -107,10 +108,7 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor], engine: Engine) -
     """The steps whose variables may change in place, because nobody else would see it: no output
     has the memory of the old value, and no other step reads it.
     """
-
-    def is_kernel(node: Tensor) -> bool:
-        return node.op is not None and serves(engine.table.get(node.op.name), node)
-
+    is_kernel = partial(serves, engine)
     taken = {i for step in steps for i in step.positions}
     seen = alias_roots([t for i, t in enumerate(outputs) if i not in taken], is_kernel)
     written = {v for step in steps for v in step.variables}
@@ -138,7 +136,7 @@ def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> No
         tuple(op.infer_rule(*[t.spec for t in inputs], **params)),  # type: ignore[arg-type]
         results[first.positions[0]].where,
     )
-    if not serves(engine.table.get(op.name), node):
+    if not serves(engine, node):
         return
     written = outputs_of(node)
     for row, step in enumerate(group):

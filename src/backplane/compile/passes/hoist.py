@@ -27,7 +27,7 @@ from backplane.core.graph import (
     substitute,
     toposort,
 )
-from backplane.core.sizes import tie
+from backplane.core.sizes import tie_all
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
 
@@ -61,7 +61,8 @@ class _Before:
             if movable(node) and all(t in known.values for t in node.inputs):
                 known.add(node, [known.values[t] for t in node.inputs])
         self._regroup()
-        fresh = {node: _stand_in(node) for node in self._edge()}
+        fresh = {node: Placeholder(node.spec) for node in self._edge()}
+        tie_all([*fresh.values()], [*fresh])
         loop.outputs = substitute(loop.outputs, fresh)
         loop.rows += fresh.values()
         loop.sequences += [known.values[node].tensor for node in fresh]
@@ -78,9 +79,8 @@ class _Before:
             if node not in needed:
                 continue
             value = self.known.values.get(node)
-            if value is None or node.op is None:
-                needed.update(node.inputs)
-            elif value.stacked and self.known.pays(node):
+            own = value is not None and node.op is not None and value.stacked
+            if own and self.known.pays(node):
                 edge.append(node)
             else:
                 needed.update(node.inputs)
@@ -130,12 +130,3 @@ class _Before:
         for t in [t for t in terms if not self._is_known(t)]:
             result = plus(node, t, result)
         return result if result.spec == node.spec else None
-
-
-def _stand_in(node: Tensor) -> Placeholder:
-    """An input of the body in place of one of its nodes, with the same unknown sizes."""
-    fresh = Placeholder(node.spec)
-    for i, n in enumerate(node.spec.shape):
-        if n is None:
-            tie(fresh, i, node, i)
-    return fresh

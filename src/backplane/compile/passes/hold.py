@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
-from backplane.core.graph import Graph, Tensor, rebuild, rewrite, toposort
+from backplane.core.graph import Graph, Tensor, graphs_of, rebuild, rewrite, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
 from backplane.ops import elementwise as ew
@@ -47,7 +47,7 @@ def hold(outputs: Sequence[Tensor]) -> list[Tensor]:
             held |= _sources(node.inputs[0]) & _sources(node.inputs[1])
         elif node.op is ew.log and node.inputs[0].op is ew.pow:
             held.add(node.inputs[0])
-        bodies = {name: _held(x) for name, x in node.params.items() if isinstance(x, Graph)}
+        bodies = {name: _held(body) for name, body in graphs_of(node).items()}
         if any(body is not node.params[name] for name, body in bodies.items()):
             inside[node] = {**node.params, **bodies}
     if not held and not inside:

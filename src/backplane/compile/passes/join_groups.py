@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.groups import groups_in
@@ -29,7 +30,7 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
         return list(outputs)
     users = users_of(order)
     ops = {group.op for group in groups}
-    made = {_key(node): node for node in order if node.op in ops}
+    made = {(t.op, t.inputs, params_key(t.params)): t for t in order if t.op in ops}
     instead: dict[Tensor, Tensor] = {}
     for group in groups:
         if _is_closed(group, users, outputs):
@@ -78,17 +79,12 @@ def _alone(
         large = {t for t in group.inside if not is_vector(t.spec)}
         alone = all(own.issuperset(users[t]) for t in large) and large.isdisjoint(outputs)
         (node,) = _listed(group)
-        served = serves(engine.table.get(group.op.name), node)
-        if alone and served and node.spec == group.end.spec:
+        if alone and serves(engine, node) and node.spec == group.end.spec:
             instead[group.end] = node
     return _with(outputs, instead) if instead else list(outputs)
 
 
-def _key(node: Tensor) -> Hashable:
-    return node.op, node.inputs, params_key(node.params)
-
-
-def _made(group: Group, made: dict[Hashable, Tensor]) -> list[Tensor]:
+def _made(group: Group, made: Mapping[Any, Tensor]) -> list[Tensor]:
     """The results of the group's primitive on its operands, from its node if there is one."""
     results = made.get((group.op, group.operands, params_key(group.params)))
     if results is None:

@@ -37,7 +37,7 @@ def join_loops(outputs: Sequence[Tensor], engine: Engine, *, training: bool) -> 
     if {op.name for op in (gru, lstm, lstm_saving)}.isdisjoint(engine.table):
         return list(outputs)
     if training:
-        forward, backward = _plan(outputs, engine)
+        forward, backward = _joinable(outputs, engine)
         made: dict[Tensor, _Made] = {}
 
         def with_gradient(node: Tensor, inputs: Sequence[Tensor]) -> Results | None:
@@ -79,7 +79,7 @@ def _joined(scan: Tensor, inputs: Sequence[Tensor], engine: Engine) -> Results |
     weights = substitute(loop.weights, outside)
     starts = [inputs[i] for i in loop.states]
     ys, *states = loop.op(inputs[carry], *starts, *weights, **loop.params)
-    if not serves(engine.table.get(loop.op.name), ys.inputs[0]):
+    if not serves(engine, ys.inputs[0]):
         return None
     stacks = dict.fromkeys(range(carry, len(body.outputs)), ys)
     return {**dict(zip(loop.states, states, strict=True)), **stacks}
@@ -116,7 +116,7 @@ class _Made(NamedTuple):
     results: list[Tensor]
 
 
-def _plan(
+def _joinable(
     outputs: Sequence[Tensor], engine: Engine
 ) -> tuple[dict[Tensor, _Loop], dict[Tensor, _Gradient]]:
     """The loops to be joined, and the loops that are their gradients."""
@@ -169,7 +169,7 @@ def _loop(scan: Tensor, engine: Engine) -> _Loop | None:
     backward = lstm_grad(*forward[:3], *operands, *forward)
     made = [forward[0].inputs[0], backward[0].inputs[0]]
     alike = all(t.spec.dtype == weights[0].spec.dtype for t in scan.inputs)
-    fits = alike and all(serves(engine.table.get(t.op.name), t) for t in made if t.op)
+    fits = alike and all(serves(engine, t) for t in made)
     return _Loop(body, h, weights) if fits else None
 
 

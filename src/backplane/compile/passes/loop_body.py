@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from backplane.compile.passes.simplify import simplify
 from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_scalar, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.shapes import elements
 from backplane.core.sizes import assumption, tie
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
@@ -172,7 +171,7 @@ def movable(node: Tensor) -> bool:
 
 def weight(spec: Spec) -> int:
     """The approximate number of elements. An unknown size counts as a middling one."""
-    return int(np.prod([32 if n is None else n for n in spec.shape], dtype=np.int64))
+    return elements(spec.shape, unknown=32)
 
 
 # --- all steps at once ----------------------------------------------------------------------------

@@ -7,7 +7,15 @@ from functools import partial
 
 from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
-from backplane.core.graph import Placeholder, Results, Tensor, constant, rebuild, rewrite
+from backplane.core.graph import (
+    Placeholder,
+    Results,
+    Tensor,
+    constant,
+    rebuild,
+    rewrite,
+    substitute,
+)
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
@@ -34,9 +42,9 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
         op = node.op
         if op is None or op is OUTPUT:
             return None
-        entry = engine.table.get(op.name)
-        if not serves(entry, node) and op is not dim:
+        if not serves(engine, node) and op is not dim:
             return _decomposed(node, inputs, engine, partial(lower, engine=engine))
+        entry = engine.table.get(op.name)
         if entry is None or entry.reads is None:
             return None
         read = tuple([t if i in entry.reads else UNREAD for i, t in enumerate(inputs)])
@@ -52,7 +60,7 @@ def write_out(outputs: Sequence[Tensor], engine: Engine, *, taped: bool) -> list
     """
 
     def written(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | Results | None:
-        if node.op not in LOOPS or not (taped or not serves(engine.table.get(node.op.name), node)):
+        if node.op not in LOOPS or not (taped or not serves(engine, node)):
             return None
         return _decomposed(node, inputs, engine, list)
 
@@ -89,7 +97,7 @@ def _decomposed(
     # Specs are kept where the operands are put in, because an inferred spec may know less.
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
     listed = after(results if op.multiple else [results])
-    listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
+    listed = substitute(listed, mapping, keep_specs=True)
     if op.multiple:
         return dict(enumerate(listed))
     # A copy of an operand would be computed twice: others read that operand too.

@@ -25,7 +25,7 @@ from backplane.ops.shaping import concat, reshape
 Operands = tuple[Tensor, ...]
 Uses = Counter[Tensor]
 Rule = Callable[[Tensor, Operands, Uses], Tensor | None]
-"""What takes the place of a node, from its new operands and the number of times that each of the
+"""The tensor in the place of a node, from its new operands and the number of times that each of the
 old tensors is read. None if the node stays."""
 
 

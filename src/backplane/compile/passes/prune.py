@@ -21,15 +21,15 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
     order = toposort(outputs)
     if not any(node.op is scan_ for node in order):
         return list(outputs)
-    plans = _scans_to_cut(order, outputs)
+    smaller = _scans_to_cut(order, outputs)
 
     def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Results | None:
-        return plans[node].results(node, inputs) if node in plans else None
+        return smaller[node].results(node, inputs) if node in smaller else None
 
     return rewrite(outputs, pruned, keep_specs=True)
 
 
-class _Plan:
+class _Smaller:
     """One scan, without the results, states and operands that nobody reads."""
 
     def __init__(self, node: Tensor, used: set[int]) -> None:
@@ -64,11 +64,11 @@ class _Plan:
         return dict(zip(self.kept, outputs_of(scan), strict=True))
 
 
-def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
+def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Smaller]:
     """Walk from the outputs to the leaves: a scan's users decide what it needs."""
     needed = set(outputs)
     used: dict[Tensor, set[int]] = {}
-    plans: dict[Tensor, _Plan] = {}
+    smaller: dict[Tensor, _Smaller] = {}
     for node in reversed(order):
         if node not in needed:
             continue
@@ -76,11 +76,11 @@ def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Te
             used.setdefault(node.inputs[0], set()).add(node.params["index"])
             needed.add(node.inputs[0])
         elif node.op is scan_:
-            plans[node] = plan = _Plan(node, used.get(node, set()))
-            needed.update(node.inputs[i] for i in plan.operands)
+            smaller[node] = cut = _Smaller(node, used.get(node, set()))
+            needed.update(node.inputs[i] for i in cut.operands)
         else:
             needed.update(node.inputs)
-    return plans
+    return smaller
 
 
 def _needed_states(body: Graph, carry: int, used: set[int]) -> list[int]:

@@ -101,10 +101,6 @@ def _unchanged(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return x if x.spec == node.spec and same_shape(x, node) else None
 
 
-def _same_dtype(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    return inputs[0] if inputs[0].spec.dtype == node.spec.dtype else None
-
-
 def _neutral(
     value: int, sides: tuple[int, ...]
 ) -> Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]:
@@ -172,7 +168,7 @@ RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | Resu
     identity: _first,
     branch: _first,
     stop_gradient: _first,
-    ew.cast: _same_dtype,
+    ew.cast: lambda t, inputs: inputs[0] if inputs[0].spec.dtype == t.spec.dtype else None,
     shaping.reshape: _unchanged,
     shaping.broadcast_to: _unchanged,
     shaping.sum_to: _unchanged,

@@ -15,7 +15,7 @@ ACCELERATED: bool = torch.accelerator.is_available()
 _CPU = torch.device("cpu")
 
 _preferred: torch.device | None = None
-"""Where new tensors go if nobody chose a default device of PyTorch: set by `prefer_accelerator`."""
+"""The device of new tensors if nobody chose one of PyTorch: set by `prefer_accelerator`."""
 
 
 def names() -> list[str]:

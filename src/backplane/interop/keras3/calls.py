@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from backplane import engines
-from backplane.core.graph import Placeholder, Tensor, rewrite
+from backplane.core.graph import Placeholder, Tensor, substitute
 from backplane.core.primitive import Primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
@@ -174,7 +174,7 @@ class Slope(Pullback):
             for i, g in zip(self.wanted, found, strict=True)
         ]
         mapping: dict[Tensor, Tensor] = dict(zip(fresh, operands, strict=True))
-        return rewrite(filled, lambda node, inputs: None, replace=mapping, keep_specs=True)
+        return substitute(filled, mapping, keep_specs=True)
 
 
 def _specs(*operands: Spec, call: Any) -> list[Spec]:

@@ -31,7 +31,7 @@ class KCall(keras.Operation):
     """
 
     def __init__(self, function: str, name: str | None = None) -> None:
-        if not _is_function(function):
+        if function not in K.__all__ or not callable(getattr(K, function)):
             raise ValueError(f"backplane.backend has no function {function!r}")
         super().__init__(name=name)
         self.function = function
@@ -86,10 +86,6 @@ def phase_node(x: Any, alt: Any, training: Any = None) -> Any:
     if isinstance(training, keras.KerasTensor):
         return node("switch", (training, x, alt), {})
     return x if training else alt
-
-
-def _is_function(name: str) -> bool:
-    return name in K.__all__ and callable(getattr(K, name))
 
 
 def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

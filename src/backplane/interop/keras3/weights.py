@@ -20,8 +20,8 @@ class Twin(Variable):
     __slots__ = ("engine", "source")
 
     def __init__(self, source: keras.Variable) -> None:
-        empty = np.broadcast_to(np.zeros((), _dtype(source)), tuple(source.shape))
-        super().__init__(empty, source.path)
+        zero = np.asarray(keras.ops.convert_to_numpy(keras.ops.zeros((), source.dtype)))
+        super().__init__(np.broadcast_to(zero, tuple(source.shape)), source.path)
         self.engine = calls.engine()
         self.source = source
         self.trainable = source.trainable
@@ -39,10 +39,6 @@ class Twin(Variable):
         [value] = values.values()
         if hasattr(self, "source"):  # The constructor of `Variable` sets it before.
             self.source.assign(value)
-
-
-def _dtype(source: keras.Variable) -> np.dtype[Any]:
-    return np.asarray(keras.ops.convert_to_numpy(keras.ops.zeros((), source.dtype))).dtype
 
 
 def twin(source: keras.Variable) -> Twin:

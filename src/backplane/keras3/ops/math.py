@@ -33,7 +33,7 @@ from backplane.keras3.ops.signals import stft as stft
 from backplane.keras3.tensor import Tensor as Symbolic
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops import segments as sg
+from backplane.ops import scattering
 from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
 from backplane.ops.factorization import determinant_parts
@@ -86,15 +86,15 @@ def segment_prod(
 
 @op
 def _segment_sum(data: Any, segment_ids: Any, number: int) -> Tensor:
-    return sg.segment_sum(tensor_of(data), tensor_of(segment_ids), number)
+    return scattering.segment_sum(tensor_of(data), tensor_of(segment_ids), number)
 
 
 @op
 def _segments(data: Any, segment_ids: Any, number: int, by: Any) -> Tensor:
     rows, ids = tensor_of(data), tensor_of(segment_ids)
     if rows.spec.dtype == "bool":  # As numbers they have a maximum, a minimum and a product.
-        return cast_to(sg.segments(cast_to(rows, "uint8"), ids, number, by), "bool")
-    return sg.segments(rows, ids, number, by)
+        return cast_to(scattering.segments(cast_to(rows, "uint8"), ids, number, by), "bool")
+    return scattering.segments(rows, ids, number, by)
 
 
 # --- the largest elements -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What serves only speed on NumPy arrays."""
+"""Modules that serve only speed on NumPy arrays."""
 
 from backplane.engines.fast import Piece
 

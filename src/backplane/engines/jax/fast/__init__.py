@@ -1,4 +1,4 @@
-"""What serves only speed on JAX."""
+"""Modules that serve only speed on JAX."""
 
 from backplane.engines.fast import Piece
 

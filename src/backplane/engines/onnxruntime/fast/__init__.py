@@ -1,4 +1,4 @@
-"""What serves only speed on ONNX Runtime."""
+"""Modules that serve only speed on ONNX Runtime."""
 
 from backplane.engines.fast import Piece
 

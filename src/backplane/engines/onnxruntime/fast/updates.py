@@ -54,7 +54,7 @@ FUNCTIONS = {**updates.TABLE, **updates.LARGE}
 
 
 def _variables(name: str, operands: Sequence[T]) -> Sequence[T]:
-    """Those operands of a step that it replaces."""
+    """The operands of a step that it replaces."""
     if name == "rows_update":
         return operands[1:2]
     if name == "rows_write":

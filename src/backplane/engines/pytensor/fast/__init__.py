@@ -1,4 +1,4 @@
-"""What serves only speed on PyTensor."""
+"""Modules that serve only speed on PyTensor."""
 
 from backplane.engines.fast import Piece
 

@@ -1,4 +1,4 @@
-"""What serves only speed on TensorFlow."""
+"""Modules that serve only speed on TensorFlow."""
 
 from backplane.engines.fast import Piece
 

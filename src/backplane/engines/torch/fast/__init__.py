@@ -1,4 +1,4 @@
-"""What serves only speed on PyTorch."""
+"""Modules that serve only speed on PyTorch."""
 
 from backplane.engines.fast import Piece
 

@@ -67,7 +67,7 @@ def attention(specs: Sequence[Spec], *, scale: float, hidden: float | None) -> L
 
 
 def _as_bias(bias_mask: Sequence[Value], hidden: float) -> tuple[list[Value], Value | None]:
-    """What is added to scores: minus infinity where a mask hides them, so that nothing is left of
+    """The summands of scores: minus infinity where a mask hides them, so that nothing is left of
     them. If whole rows are hidden by a finite number, so that they weigh all values alike, also
     which rows are not.
     """

@@ -28,8 +28,8 @@ from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.indexing import gather
 from backplane.ops.lift import cast_to
+from backplane.ops.reduction import sort as sorted_rows
 from backplane.ops.shaping import expand_dims, reshape
-from backplane.ops.sorting import sort as sorted_rows
 
 __all__ = [
     "argpartition", "argsort", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile",
