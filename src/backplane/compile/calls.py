@@ -219,7 +219,7 @@ class _Writer:
     @contextmanager
     def _deferred(self) -> Iterator[None]:
         """Defer signals while some variables are new and others are not, if values can be lost."""
-        follows = type(self.engine).current is not Engine.current
+        follows = type(self.engine).latest is not Engine.latest
         whole = not self.replaced or (follows and len(self.replaced) == len(self.plan.updated))
         if whole:
             yield
@@ -285,7 +285,7 @@ class _Writer:
 
     def _follows(self) -> list[int]:
         """The places of updated variables whose memory the program may take."""
-        if type(self.engine).current is Engine.current:
+        if type(self.engine).latest is Engine.latest:
             return []
         known = {v: i for i, v in enumerate(self.plan.variables)}
         return [known[v] for v in self.plan.updated if v in known]
@@ -294,13 +294,13 @@ class _Writer:
         """Store the new values of variables whose memory an interrupted program has taken."""
         follows = self._follows()
         if follows:
-            self.source.names["current"] = self.engine.current
+            self.source.names["latest"] = self.engine.latest
         if follows and not self.unrolled:
             self.source.names["follows"] = follows
             with self.source.block("for i in follows:"):
-                self.source.line("variables[i].values = {engine: current(w[i])}")
+                self.source.line("variables[i].values = {engine: latest(w[i])}")
         for i in follows if self.unrolled else ():
-            self.source.line(f"v{i}.values = {{engine: current(w{i})}}")
+            self.source.line(f"v{i}.values = {{engine: latest(w{i})}}")
 
     def _commit(self) -> None:
         """Give variables their new values: nothing can fail any more."""

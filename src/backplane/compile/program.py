@@ -165,10 +165,10 @@ def _lay_out_kernels(engine: Engine, order: Sequence[Tensor]) -> None:
     for node in order:
         entry = engine.table.get(node.op.name) if node.op is not None else None
         if entry is not None and entry.order is not None:
-            kernel = node.inputs[1]
-            wish = entry.order(kernel.spec) if isinstance(kernel, Variable) else None
+            weight = node.inputs[1]
+            wish = entry.order(weight.spec) if isinstance(weight, Variable) else None
             if wish is not None:
-                kernel.order = engine, wish
+                weight.order = engine, wish
 
 
 @sorted_once()

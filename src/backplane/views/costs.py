@@ -58,9 +58,9 @@ Rule = Callable[[Tensor, int], int]
 """A function of a node and of what an unknown size counts as."""
 
 
-def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequence[Any]]) -> Rule:
+def _window(result: Callable[[Tensor], Spec], weight: Callable[[Tensor], Sequence[Any]]) -> Rule:
     def rule(node: Tensor, unknown: int) -> int:
-        return 2 * elements(result(node).shape, unknown) * elements(kernel(node)[:-1])
+        return 2 * elements(result(node).shape, unknown) * elements(weight(node)[:-1])
 
     return rule
 

@@ -122,16 +122,16 @@ class Emitter:
         return self.source.bind(self.converters[dtype], f"from_host_{dtype}")
 
     def _constant(self, t: Constant) -> str:
-        native = t.value
-        if isinstance(native, np.ndarray):
-            native = self.engine.constant(native)
-        elif not self.engine.owns(native):
+        value = t.value
+        if isinstance(value, np.ndarray):
+            value = self.engine.constant(value)
+        elif not self.engine.owns(value):
             raise TypeError(
-                f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a "
+                f"a tensor of {type(value).__module__}.{type(value).__name__} is used in a "
                 f"program for the engine {self.engine.name!r}: convert it (K.eval gives an array) "
                 "or choose its engine with K.engine"
             )
-        return self.source.define(native, f"c{len(self.names)}")
+        return self.source.define(value, f"c{len(self.names)}")
 
     def host_value(self, t: Tensor) -> str:
         """The expression for `t` where it serves as a size, or inside a host computation."""

@@ -204,9 +204,9 @@ def _border_cut(part: Tensor, whole: Tensor) -> Border | None:
     return tuple(border)
 
 
-def _fits(border: Border, kernel: Sequence[int | None], params: Mapping[str, Any]) -> bool:
-    """Whether a kernel that slides without padding can make the border."""
-    axes = zip(border, kernel[: len(border)], strict=True)
+def _fits(border: Border, window: Sequence[int | None], params: Mapping[str, Any]) -> bool:
+    """Whether a window that slides without padding can make the border."""
+    axes = zip(border, window[: len(border)], strict=True)
     alike = all(a == b and size is not None and a < size for (a, b), size in axes)
     return alike and params["padding"] == "valid"
 

@@ -127,7 +127,7 @@ class JaxEngine(Engine):
         return array
 
     to_numpy = staticmethod(memory.following(lambda value: np.array(jax.block_until_ready(value))))
-    current = staticmethod(memory.current)
+    latest = staticmethod(memory.latest)
     lend = staticmethod(memory.following(jnp.copy))
     """A copy, because the variable's own memory is donated when a program replaces it."""
 

@@ -85,7 +85,7 @@ def in_64_bits(function: Function) -> Function:
     return run
 
 
-def current(value: Value) -> Value:
+def latest(value: Value) -> Value:
     """`value`, or the one that has followed it in its memory."""
     if type(value) is not array_type():
         return value
@@ -104,7 +104,7 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*inputs: Value) -> Any:
         if _starter[0] and _starter[0] != get_ident():
             # JAX would write a line to stderr for each array whose memory is taken.
-            inputs = tuple([current(x) for x in inputs])
+            inputs = tuple([latest(x) for x in inputs])
         try:
             return function(*inputs)
         except (RuntimeError, ValueError):
@@ -116,7 +116,7 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _followed(inputs: Sequence[Value]) -> list[Value]:
     """The new values of a failed call's inputs. If there are none, the error at hand goes on."""
-    present = [current(x) for x in inputs]
+    present = [latest(x) for x in inputs]
     if all(a is b for a, b in zip(inputs, present, strict=True)):
         raise
     return present
@@ -173,7 +173,7 @@ def _start(
     def start(*inputs: Value) -> tuple[Value, ...]:
         ident = get_ident()
         if _starter[0] and _starter[0] != ident:  # as in `following`
-            inputs = tuple([current(x) for x in inputs])
+            inputs = tuple([latest(x) for x in inputs])
         shapes = tuple([inputs[i].shape for i in unknown]) if unknown else ()
         size = needed.get(shapes, -1)
         if size is None:

@@ -51,8 +51,8 @@ class Memory(Values):
         """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
 
-    def current(self, value: Value) -> Value:
-        """The present value of a variable: normally the value itself. If a program took its memory
+    def latest(self, value: Value) -> Value:
+        """The latest value of a variable: normally the value itself. If a program took its memory
         for the new value, and an interrupt kept that from being stored, it is the new value.
         """
         return value

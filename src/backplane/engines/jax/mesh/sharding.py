@@ -119,7 +119,7 @@ class MeshEngine(JaxEngine):
 
     def parts(self, value: Value) -> list[Block] | None:
         """The parts of the first copy that are on devices of this process."""
-        value = memory.current(value)
+        value = memory.latest(value)
         if _is_local(value) or value.is_fully_replicated:
             return None
         mine = [part for part in value.addressable_shards if part.replica_id == 0]
