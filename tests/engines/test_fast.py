@@ -140,7 +140,7 @@ REACHED: dict[str, tuple[str, str, Program]] = {
     "tensorflow.direct": ("tensorflow", "call.<locals>.run", lambda: stepped(64)),
     "tensorflow.updates": ("tensorflow", "_write", lambda: stepped(LARGE)),
     "torch.attention": ("torch", "attention.<locals>.lowering", attended),
-    "torch.blocks": ("torch", "_rows", chained),
+    "torch.blocks": ("torch", "_combined", chained),
     "torch.phases": (
         "torch",
         "Phases.input_grad",

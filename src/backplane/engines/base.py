@@ -6,8 +6,10 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
+from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.mesh import Mesh
 from backplane.core.native import Native
 from backplane.core.spec import Spec
@@ -49,12 +51,11 @@ class Engine(Traced, Called, Memory, Natives, Limited, Processes):
             return self
         engines: dict[str, Engine] = self.__dict__.setdefault("_on_device", {})
         if name not in engines:
-            engines[name] = self.with_device(name)
+            engines[name] = self.device_engine(name)
         return engines[name]
 
-    def with_device(self, name: str) -> Engine:
-        """A new engine for one of several devices (`engines.placement` helps)."""
-        raise NotImplementedError(f"the engine {self.name!r} chooses its devices by itself")
+    device_engine: ClassVar[type[Any]]
+    """The class of engines on one of several devices, made from its name (`engines.placement`)."""
 
     mesh: Mesh | None = None
     """The mesh of devices that programs run over; None for the engine itself (`on_mesh`)."""
@@ -88,6 +89,16 @@ class Engine(Traced, Called, Memory, Natives, Limited, Processes):
             f"K.set_mesh: the engine {self.name!r} computes on one device, and the mesh {mesh} has "
             f"{mesh.size}; choose an engine that computes on several (`backplane docs scaling`)"
         )
+
+
+def calls_natives(value: Any, also: Callable[[Tensor], bool] = lambda t: False) -> bool:
+    """Whether a parameter is a function of the library, or a graph that calls one. Nodes for which
+    `also` is true count too.
+    """
+    if isinstance(value, Graph):
+        nodes = toposort(value.outputs)
+        return any(also(t) or any(calls_natives(p, also) for p in t.params.values()) for t in nodes)
+    return isinstance(value, Native)
 
 
 def natives(engine: Engine) -> Table:

@@ -40,9 +40,7 @@ class OnDevice(Engine):
         with self.here():
             return super().from_numpy(array, dtype)
 
-    def feed(self, array: np.ndarray) -> Value:
-        """A copy on the device."""
-        return self.from_numpy(array)
+    feed = Engine.feed
 
     def detached(self, value: Value) -> Value:
         """The value on the device."""

@@ -96,12 +96,14 @@ class Blocks(NamedTuple):
     flat: Callable[..., Sequence[Value]]
     """The arrays as vectors if all of them are contiguous, else as they are."""
     size: Callable[[Value], int]
-    rows: Callable[[Value, int], int]
-    """The number of rows of an array that make a block of so many elements: at least one."""
     reduced: Mapping[str, Callable[[Value], Value]]
     """Reductions of all elements, by primitive; `mean` adds up."""
     combined: Callable[[str, Sequence[Value], Value, str], Value]
     """The reduction `name` of an array from those of its blocks, for a dtype."""
+
+    def rows(self, x: Value, elements: int) -> int:
+        """The number of rows of an array that make a block of so many elements: at least one."""
+        return max(elements * len(x) // max(self.size(x), 1), 1)
 
 
 class Stack(NamedTuple):

@@ -147,6 +147,19 @@ class Table(dict[str, Entry]):
             table.update(room)
         return table
 
+    def wrapped(self, wrap: Callable[[Sequence[Spec], Lowering], Lowering]) -> Table:
+        """The same table with `wrap(specs, lowering)` in the place of every lowering."""
+
+        def around(entry: Entry) -> Entry:
+            def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+                return wrap(specs, entry.lowering(specs, params))
+
+            return entry._replace(function=build, builds=True)
+
+        table = Table()
+        table.update({name: around(entry) for name, entry in self.items()})
+        return table
+
     def add(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
         """Decorator: register a lowering for the primitives `names`, with facts of an `Entry`."""
 
@@ -185,6 +198,24 @@ def even_part(count: int, most: int = 1024) -> int:
     these sums. 0 if there is none worth it.
     """
     return next((n for n in range(min(most, count), 7, -1) if count % n == 0), 0)
+
+
+def index_of(slices: Slices) -> tuple[slice, ...]:
+    """The index that slices make."""
+    return tuple([slice(*s) for s in slices])
+
+
+def reversing(rank: int, axes: Axes) -> tuple[slice, ...]:
+    """The index that reads the elements along some axes in reverse."""
+    return tuple([slice(None, None, -1 if i in axes else None) for i in range(rank)])
+
+
+def window_at(
+    starts: Sequence[int], sizes: Sequence[int], part: Sequence[int]
+) -> tuple[slice, ...]:
+    """The index of `part` elements from `starts` on, which are moved to lie inside of `sizes`."""
+    firsts = [max(0, min(start, n - m)) for start, n, m in zip(starts, sizes, part, strict=True)]
+    return tuple([slice(first, first + m) for first, m in zip(firsts, part, strict=True)])
 
 
 def runs_of(axes: Axes) -> list[Axes]:

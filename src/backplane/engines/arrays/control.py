@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph, toposort
+from backplane.core.hooks import HOOKS
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.engines.programs import Scanning, Stack, Steps
@@ -90,7 +91,10 @@ class _Scan:
         self.step = None if always else engine.callable(loop.body)
 
     def _steps(self) -> Steps:
-        return self.engine.steps(self.loop.body, self.loop.carry, self.loop.xs)
+        """The steps, which write to memory that is kept from one to the next, and to the rows of
+        the stacks.
+        """
+        return HOOKS["steps_of"](self.loop.body, self.engine, self.loop.carry, self.loop.xs)
 
     def lowering(self, *operands: Value) -> list[Value]:
         """Run the loop."""

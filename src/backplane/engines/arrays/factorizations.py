@@ -26,16 +26,13 @@ def _or_nan(function: Callable[[Value], Results]) -> Callable[[Value], list[Valu
             return list(function(x))
         except np.linalg.LinAlgError:
             if x.ndim == 2:
-                return [np.full_like(y, np.nan) for y in function(np.zeros_like(x) + _eye(x))]
+                fine = np.eye(*x.shape, dtype=x.dtype)
+                return [np.full_like(y, np.nan) for y in function(fine)]
         results = [run(matrix) for matrix in x.reshape(-1, *x.shape[-2:])]
         stacks = [np.stack(ys) for ys in zip(*results, strict=True)]
         return [y.reshape(*x.shape[:-2], *y.shape[1:]) for y in stacks]
 
     return run
-
-
-def _eye(x: Value) -> Value:
-    return np.eye(*x.shape[-2:], dtype=x.dtype)
 
 
 @TABLE.add("cholesky", unless=is_half)

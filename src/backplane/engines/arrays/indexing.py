@@ -12,23 +12,26 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_wide
-from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
+from backplane.engines.table import (
+    Lowering,
+    Shape,
+    Slices,
+    Table,
+    Value,
+    host_shape,
+    index_of,
+    window_at,
+)
 
 TABLE = Table()
 
 
-def _index(slices: Slices) -> tuple[slice, ...]:
-    return tuple([slice(*s) for s in slices])
-
-
-@TABLE.build("slice", view=True)
-def _slice(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
-    return itemgetter(_index(slices))
+TABLE.build("slice", view=True)(lambda specs, *, slices: itemgetter(index_of(slices)))
 
 
 @TABLE.build("slice_grad")
 def _slice_grad(specs: Sequence[Spec], *, shape: Shape, slices: Slices) -> Lowering:
-    index = _index(slices)
+    index = index_of(slices)
 
     def slice_grad(g: Value, *dims: Value) -> Value:
         x = np.zeros(host_shape(shape, dims), g.dtype)
@@ -111,19 +114,13 @@ def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
     return y.astype(x.dtype, copy=False)
 
 
-def _window(sizes: Sequence[int], starts: Value, shape: Sequence[int]) -> tuple[slice, ...]:
-    """Slices of lengths `shape` from `starts` on, moved to lie inside `sizes`."""
-    firsts = [min(max(s, 0), n - m) for s, n, m in zip(starts.tolist(), sizes, shape, strict=True)]
-    return tuple([slice(s, s + m) for s, m in zip(firsts, shape, strict=True)])
-
-
 @TABLE.add("dynamic_slice")
 def _dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
-    return x[_window(x.shape, starts, host_shape(shape, dims))]
+    return x[window_at(starts.tolist(), x.shape, host_shape(shape, dims))]
 
 
 @TABLE.add("dynamic_slice_grad")
 def _dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     x = np.zeros(host_shape(shape, dims), g.dtype)
-    x[_window(x.shape, starts, g.shape)] = g
+    x[window_at(starts.tolist(), x.shape, g.shape)] = g
     return x

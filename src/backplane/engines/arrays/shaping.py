@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.table import Lowering, Shape, Table, Value, host_shape, merge
+from backplane.engines.table import Lowering, Shape, Table, Value, host_shape, merge, reversing
 
 TABLE = Table(
     arange=lambda start, stop, step, *, dtype: np.arange(start, stop, step, dtype=dtype),
@@ -56,10 +56,7 @@ def _concat(specs: Sequence[Spec], *, axis: int) -> Lowering:
     return lambda *xs, out=None: np.concatenate(xs, axis, out=out)
 
 
-@TABLE.build("flip")
-def _flip(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
-    back, whole = slice(None, None, -1), slice(None)
-    return itemgetter(tuple([back if i in axes else whole for i in range(specs[0].ndim)]))
+TABLE.build("flip")(lambda specs, *, axes: itemgetter(reversing(specs[0].ndim, axes)))
 
 
 # --- creation ------------------------------------------------------------------------------------

@@ -25,12 +25,7 @@ def _leaves(x: Tensor) -> tuple[tuple[Any], None]:
     return (value,), None
 
 
-def _value(_: None, leaves: Any) -> Any:
-    (value,) = leaves
-    return value
-
-
 def register() -> None:
     """Tell JAX about the classes of tensors: it looks for the very class of an object."""
     for kind in (Tensor, Variable, Constant, Placeholder, ArrayInput, KeySource):
-        jax.tree_util.register_pytree_node(kind, _leaves, _value)
+        jax.tree_util.register_pytree_node(kind, _leaves, lambda _, leaves: leaves[0])

@@ -113,10 +113,10 @@ class JaxEngine(Engine):
             return io_callback(source.draw, jax.ShapeDtypeStruct((4,), np.uint32))
         return self.from_numpy(source.draw())
 
-    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray] | None:
         """A copy to write to. Large results are waited for: a failing copy ends the process."""
         small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
-        return np.array if small else _fetched
+        return np.array if small else lambda value: np.array(value.block_until_ready())
 
     def constant(self, value: Any, dtype: str | None = None) -> Value:
         """The array itself: XLA folds it into the program."""
@@ -199,7 +199,7 @@ class JaxEngine(Engine):
             options = _options(program, ynnpack.wide(program))
             run = memory.donating(function, places, program.inputs, options, self.look)
             return writing(memory.in_64_bits(run) if _is_wide(program) else run, places.values())
-        if _predicts(program):
+        if _convolves(program) and not _trains(program):
 
             def jitted(library: bool) -> Function:
                 return self.jitted(function, _options(program, library))
@@ -238,10 +238,6 @@ def local_devices() -> dict[str, jax.Device]:
 
 def _needs_64_bits(specs: Sequence[Spec]) -> bool:
     return bool(jax.config.jax_enable_x64) or any(spec.dtype in WIDE for spec in specs)
-
-
-def _fetched(value: Value) -> np.ndarray:
-    return np.array(value.block_until_ready())
 
 
 _waited = memory.following(lambda *values: jax.block_until_ready(values))
@@ -293,11 +289,6 @@ def _convolves(program: Program) -> bool:
 
 def _trains(program: Program) -> bool:
     return "= conv_kernel_grad" in program.source
-
-
-def _predicts(program: Program) -> bool:
-    """Whether it convolves and computes no gradients by kernels."""
-    return _convolves(program) and not _trains(program)
 
 
 def _options(program: Program, library: bool) -> dict[str, str] | None:

@@ -17,10 +17,6 @@ from backplane.engines.table import Value
 class Jax(JaxEngine):
     """JAX, which knows its devices and meshes of them."""
 
-    def with_device(self, name: str) -> Engine:
-        """JAX, whose default device is set while programs run."""
-        return DeviceEngine(name)
-
     def mesh_devices(self) -> list[str]:
         """All devices of JAX's default platform."""
         return [f"{d.platform}:{d.id}" for d in jax.devices()]
@@ -54,4 +50,5 @@ class DeviceEngine(OnDevice, Jax):
         return jax.device_put(value, self.native_device)
 
 
+Jax.device_engine = DeviceEngine
 ENGINE = Jax()

@@ -29,7 +29,8 @@ _GIVEN = ("pool", "strides", "padding")
 _largest = extreme(jnp.max)
 
 LARGE = 64
-"""Tiles of more elements than this are reduced as axes of their own."""
+"""Tiles of more elements than this are reduced as axes of their own, if positions are wanted. By
+slices, maxima alone take a quarter to a half of the time."""
 
 
 @TABLE.add("max_pool", wanted=True)
@@ -41,7 +42,8 @@ def _max_pool(x: Value, *, wanted: tuple[bool, bool], **given: Any) -> list[Valu
     if 0 in windows.counts:
         shape = (x.shape[0], *windows.counts, x.shape[-1])
         return [lax.full(shape, 0, x.dtype), lax.full(shape, 0, dtype)]
-    find = _of_tiles if windows.tiled and windows.elements > LARGE else _of_slices
+    tiles = wanted[1] and windows.tiled and windows.elements > LARGE
+    find = _of_tiles if tiles else _of_slices
     y, positions = find(x, windows, dtype)
     return [y, positions if wanted[1] else None]
 

@@ -21,10 +21,6 @@ def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
     return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
 
 
-def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    return groups > 1 or _refused(specs, groups=groups)
-
-
 @TABLE.add("conv", unless=_refused)
 def conv(x: Value, kernel: Value, *, groups: int, **at: Unpack[Sliding]) -> Value:
     """`mx.conv_general`, whose kernels are (out, *spatial, in)."""
@@ -72,7 +68,7 @@ def _turned(kernel: Value, groups: int) -> Value:
     return mx.reshape(ordered, (groups * inputs, *window, outputs // groups))
 
 
-@TABLE.add("conv_kernel_grad", unless=_refused_kernel_grad)
+@TABLE.add("conv_kernel_grad", unless=lambda specs, **at: at["groups"] > 1 or _refused(specs, **at))
 def conv_kernel_grad(
     x: Value, g: Value, *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Value:

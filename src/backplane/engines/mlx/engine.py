@@ -97,10 +97,6 @@ class MLXEngine(Engine):
         kinds = (("gpu", mx.gpu), ("cpu", mx.cpu))
         return [f"{name}:0" for name, kind in kinds if mx.is_available(kind)]
 
-    def with_device(self, name: str) -> Engine:
-        """MLX, whose programs run in a stream of the device."""
-        return DeviceEngine(name)
-
     def compile(self, program: Program) -> Function:
         """The program, and the evaluation of all that it returns.
 
@@ -167,4 +163,5 @@ class DeviceEngine(OnDevice, MLXEngine):
         return value
 
 
+MLXEngine.device_engine = DeviceEngine
 ENGINE = MLXEngine()

@@ -85,10 +85,6 @@ def _svd(x: Value, *, full: bool) -> list[Value]:
     return [u, s, vt] if full else [u[..., :k], s, vt[..., :k, :]]
 
 
-def _eigh(x: Value) -> list[Value]:
-    return list(linalg.eigh(x, stream=mx.cpu))
-
-
 def _eig(x: Value) -> list[Value]:
     """NumPy's: MLX computes eigenvalues of float64 in float32."""
     return [from_numpy(t) for t in get("numpy").table["eig"].function(to_numpy(x))]
@@ -96,7 +92,7 @@ def _eig(x: Value) -> list[Value]:
 
 _KERNELS: dict[str, Callable[..., list[Value]]] = {
     "cholesky": _cholesky, "triangular_solve": _triangular_solve, "lu": _lu, "qr": _qr,
-    "svd": _svd, "eigh": _eigh,
+    "svd": _svd, "eigh": lambda x: list(linalg.eigh(x, stream=mx.cpu)),
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from backplane.core.spec import Spec, is_float, neutral
 from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import from_numpy, scalar
-from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
+from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape, index_of
 
 TABLE = Table()
 
@@ -21,14 +21,14 @@ TABLE = Table()
 @TABLE.build("slice")
 def slice_(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
     """A view."""
-    key = tuple([slice(*s) for s in slices])
+    key = index_of(slices)
     return lambda x: x[key]
 
 
 @TABLE.build("slice_grad")
 def slice_grad(specs: Sequence[Spec], *, shape: Shape, slices: Slices) -> Lowering:
     """Zeros with a slice replaced: MLX's tape follows such an assignment."""
-    key = tuple([slice(*s) for s in slices])
+    key = index_of(slices)
 
     def lowering(g: Value, *dims: Value) -> Value:
         x = mx.zeros(host_shape(shape, dims), g.dtype)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.mlx.values import MLX, from_numpy, number, scalar
-from backplane.engines.table import Lowering, Shape, Table, Value, host_shape
+from backplane.engines.table import Lowering, Shape, Table, Value, host_shape, reversing
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],
@@ -21,12 +22,7 @@ TABLE = Table(
     concat=lambda *xs, axis: mx.concatenate(xs, axis),
 )
 
-
-@TABLE.build("flip")
-def flip(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
-    """Slices with the step -1."""
-    key = tuple([slice(None, None, -1 if i in axes else 1) for i in range(specs[0].ndim)])
-    return lambda x: x[key]
+TABLE.build("flip")(lambda specs, *, axes: itemgetter(reversing(specs[0].ndim, axes)))
 
 
 @TABLE.build("pad")

@@ -77,10 +77,6 @@ def _is_pointwise(kernel_shape: Shape, groups: int) -> bool:
     return groups == 1 and all(n == 1 for n in kernel_shape[:-2])
 
 
-def _has_no_kernel(specs: Sequence[Spec], **params: Any) -> bool:
-    return specs[0].dtype == "float64"
-
-
 def _is_kernel_product(
     specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
 ) -> bool:
@@ -101,7 +97,7 @@ def _attributes(at: Convolving) -> dict[str, Any]:
 
 
 @TABLE.add("conv_bias")
-@TABLE.add("conv", unless=_has_no_kernel)
+@TABLE.add("conv", unless=lambda specs, **at: specs[0].dtype == "float64")
 def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Convolving]) -> Symbol:
     """Cross-correlation, plus a bias if there is one."""
     assert kernel.shape is not None

@@ -200,17 +200,13 @@ def maximum(x: Symbol, y: Symbol) -> Symbol:
     It compares them right.
     """
     if is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and y.array == 0:
-        return _rectified(x)
+        y = node("Relu", x)
+        current().note(("rectified", y.name), x)
+        return y
     return where(node("Less", x, y), y, x) if x.dtype == "int64" else node("Max", x, y)
 
 
 TABLE.add("relu")(lambda x: maximum(x, number(0, x.dtype)))
-
-
-def _rectified(x: Symbol) -> Symbol:
-    y = node("Relu", x)
-    current().note(("rectified", y.name), x)
-    return y
 
 
 @TABLE.add("pow")

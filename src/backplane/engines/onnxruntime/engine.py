@@ -45,7 +45,7 @@ from backplane.engines.onnxruntime.library import (
 )
 from backplane.engines.onnxruntime.model import model, named, named_only
 from backplane.engines.programs import Line, Program, located
-from backplane.engines.table import NOTHING, Entry, Lowering, Table, Value
+from backplane.engines.table import NOTHING, Lowering, Table, Value
 
 Call = Callable[..., tuple[Value, ...]]
 FailingLine = Callable[[BaseException], Line | None]
@@ -82,9 +82,7 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
 
     def __init__(self) -> None:
         own = updates.TABLE, control.lowerings(self), host_kernels(), natives(self)
-        joined = Table.of_rooms(__package__, *own)
-        self.table = Table()
-        self.table.update({name: _specified(entry) for name, entry in joined.items()})
+        self.table = Table.of_rooms(__package__, *own).wrapped(_specified)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -190,22 +188,16 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     export = staticmethod(export)
 
 
-def _specified(entry: Entry) -> Entry:
-    """An entry whose lowering gets symbols that know as much of their shapes as the graph does."""
+def _specified(specs: Sequence[Spec], lowering: Lowering) -> Lowering:
+    """A lowering that gets symbols which know as much of their shapes as the graph does."""
 
-    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        lowering = entry.lowering(specs, params)
+    def lower(*operands: Symbol | None) -> Any:
+        pairs = zip(operands, specs, strict=True)
+        known = [None if x is None else x.known(spec) for x, spec in pairs]
+        with made_by(sys._getframe(1)):
+            return lowering(*known)
 
-        def lower(*operands: Symbol | None) -> Any:
-            known = [
-                x if x is None else x.known(spec) for x, spec in zip(operands, specs, strict=True)
-            ]
-            with made_by(sys._getframe(1)):
-                return lowering(*known)
-
-        return lower
-
-    return entry._replace(function=build, builds=True)
+    return lower
 
 
 class _Built(NamedTuple):

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from backplane.core.graph import Graph, Tensor, toposort
-from backplane.core.native import Native
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec
 from backplane.engines import get
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine
+from backplane.engines.base import Engine, calls_natives
 from backplane.engines.factorizations import is_half
 from backplane.engines.onnxruntime import native
 from backplane.engines.programs import Program
@@ -61,7 +60,7 @@ def or_hosted(name: str, build: Build, engine: Engine) -> Build:
     """`build`, for graphs that call no function of a user; for others Python's own control flow."""
 
     def choose(specs: Sequence[Spec], **params: Any) -> Lowering:
-        if not any(_calls(value) for value in params.values()):
+        if not any(calls_natives(value, _is_on_host) for value in params.values()):
             return build(engine, specs, **params)
         programs: Any = _Programs(engine)
         function = loops(programs, ROWS)[name].function(specs, **params)
@@ -79,22 +78,11 @@ class _Programs:
     def callable(self, graph: Graph) -> Callable[..., Any]:
         """A function of arrays that runs a graph as a program."""
         inputs, outputs = ([t.spec for t in listed] for listed in (graph.inputs, graph.outputs))
-        dtypes = frozenset(t.spec.dtype for t in toposort(graph.outputs) if _is_single(t))
+        specs: list[Any] = [t.spec for t in toposort(graph.outputs)]
+        dtypes = frozenset([spec.dtype for spec in specs if isinstance(spec, Spec)])
         return self.engine.compile(
             Program(self.engine.callable(graph), inputs, outputs, dtypes=dtypes)
         )
-
-
-def _is_single(t: Tensor) -> bool:
-    return isinstance(t.spec, Spec)
-
-
-def _calls(value: Any) -> bool:
-    """Whether a parameter is or contains a user's function or a host's primitive."""
-    if isinstance(value, Graph):
-        nodes = toposort(value.outputs)
-        return any(_is_on_host(t) or any(map(_calls, t.params.values())) for t in nodes)
-    return isinstance(value, Native)
 
 
 def _is_on_host(t: Tensor) -> bool:

@@ -102,10 +102,7 @@ def _parts(scope: Scope, outputs: Sequence[str]) -> Iterator[_Part]:
 def _session(part: _Part, values: Mapping[str, Any], start: Start) -> Callable[..., list[Value]]:
     read = [name for name in names_read(part.scope, part.outputs) if name in values]
     inputs = [name for name in read if name not in part.scope.literals]
-    specs = {name: Spec((None,) * np.ndim(values[name]), _dtype(values[name])) for name in inputs}
+    arrays = {name: np.asarray(values[name]) for name in inputs}
+    specs = {name: Spec((None,) * x.ndim, x.dtype.name) for name, x in arrays.items()}
     run = start(model(part.scope, specs, dict.fromkeys(part.outputs), "part")).run
     return lambda values: run(part.outputs, {name: values[name] for name in inputs}, None)
-
-
-def _dtype(value: Value) -> str:
-    return np.asarray(value).dtype.name

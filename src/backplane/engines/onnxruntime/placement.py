@@ -6,27 +6,18 @@ tensors. So variables stay there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.engines.onnxruntime.engine import GPUS, Call, OnnxRuntime
 from backplane.engines.onnxruntime.library import CPU, native, ort
 from backplane.engines.table import Value
 
 
-class OnDevices(OnnxRuntime):
-    """ONNX Runtime on the CPU, which knows other devices."""
-
-    def with_device(self, name: str) -> Engine:
-        """ONNX Runtime with the device's providers; values are tensors in its memory."""
-        return DeviceEngine(name)
-
-
-class DeviceEngine(OnDevices):
+class DeviceEngine(OnnxRuntime):
     """ONNX Runtime, whose programs run on one device."""
 
     takes_arrays = False
@@ -52,21 +43,11 @@ class DeviceEngine(OnDevices):
         """A copy of the content."""
         return np.array(value.numpy())
 
-    def feed(self, array: np.ndarray) -> Value:
-        """A copy on the device."""
-        return self.from_numpy(array)
-
-    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """A copy of the content."""
-        return self.to_numpy
-
-    def lend(self, value: Value) -> Value:
-        """The value itself: no program writes to it."""
-        return value
-
-    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """No: the arrays of NumPy are not in the memory of a device."""
-        return False
+    feed = Engine.feed
+    fetching = Engine.fetching
+    # No program writes to a value: steps by NumPy do not reach the memory of a device.
+    lend = Engine.lend
+    updates_in_place = Engine.updates_in_place
 
     def detached(self, value: Value) -> Value:
         """A copy on the device."""
@@ -104,4 +85,5 @@ class DeviceEngine(OnDevices):
         return run
 
 
-ENGINE = OnDevices()
+OnnxRuntime.device_engine = DeviceEngine
+ENGINE = OnnxRuntime()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from backplane.core.spec import is_float
+from backplane.core.spec import Spec, is_float
 from backplane.engines.onnxruntime.builder import (
     Body,
     Size,
@@ -85,17 +85,11 @@ def _in_one_step(op: str, x: Symbol, axis: int) -> Symbol:
     count = x.size(axis)
     assert x.shape is not None
     if op == "ReduceSum" and isinstance(count, int) and count > ADDED_SINGLY:
-        cut = ints(count - count % 512)
-        parts = [
-            node(
-                "Slice", x, start, end, ints(axis), shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])
-            )
-            for start, end, n in (
-                (ints(0), cut, count - count % 512),
-                (cut, ints(count), count % 512),
-            )
-        ]
-        return node("Add", *[_reduced(op, part, (axis,), True) for part in parts])
+        counts = count - count % 512, count % 512
+        parts = nodes("Split", [x, ints(*counts)], [x.dtype] * 2, axis=axis)
+        shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in counts]
+        known = [y.known(Spec(shape, x.dtype)) for y, shape in zip(parts, shapes, strict=True)]
+        return node("Add", *[_reduced(op, part, (axis,), True) for part in known])
     return node(op, x, ints(axis), keepdims=1)
 
 

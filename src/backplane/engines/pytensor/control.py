@@ -6,7 +6,7 @@ graphs, get PyTensor's operations `IfElse` and `Scan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
@@ -19,10 +19,9 @@ from pytensor.ifelse import IfElse
 from pytensor.scan.op import Scan, ScanInfo
 
 from backplane.core.context import assigned
-from backplane.core.graph import Graph, toposort
-from backplane.core.native import Native
+from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine
+from backplane.engines.base import Engine, calls_natives
 from backplane.engines.programs import Scanning
 from backplane.engines.pytensor.kernel import lowering
 from backplane.engines.pytensor.library import number, size, type_of, with_shape
@@ -53,24 +52,13 @@ def _built(
     engine: Engine, name: str, theirs: Lowering, specs: Sequence[Spec], **params: Any
 ) -> Lowering:
     def lower(*operands: Value) -> list[Value]:
-        own = _OURS.get() and not _calls_pytensor(params.values())
+        # NumPy's loops cannot call functions of PyTensor.
+        own = _OURS.get() and not any(map(calls_natives, params.values()))
         ours = lowering(engine, name, specs, **params) if own else None
         results = theirs(engine, *operands, **params) if ours is None else ours(*operands)
         return list(results)
 
     return lower
-
-
-def _calls_pytensor(params: Iterable[Any]) -> bool:
-    """Whether closed graphs call functions of PyTensor, which NumPy's loops cannot."""
-    return any(
-        isinstance(value, Native)
-        or (
-            isinstance(value, Graph)
-            and any(_calls_pytensor(node.params.values()) for node in toposort(value.outputs))
-        )
-        for value in params
-    )
 
 
 def _cond(

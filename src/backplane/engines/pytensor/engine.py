@@ -24,7 +24,7 @@ from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.fast.linker import ARRAYS
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of, with_shape
-from backplane.engines.table import Entry, Lowering, Table, Value, knowing_shapes
+from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 
 
 class PyTensorEngine(ArrayEngine):
@@ -37,9 +37,7 @@ class PyTensorEngine(ArrayEngine):
 
     def __init__(self) -> None:
         rooms = Table.of_rooms(__package__, control.lowerings(self), natives(self))
-        joined = Table.joined(rooms, kernels(self, rooms))
-        self.table = Table()
-        self.table.update({name: _noted(entry) for name, entry in joined.items()})
+        self.table = Table.joined(rooms, kernels(self, rooms)).wrapped(_noted)
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -136,29 +134,24 @@ class PyTensorEngine(ArrayEngine):
         return run
 
 
-def _noted(entry: Entry) -> Entry:
-    """An entry whose lowering notes in PyTensor's nodes to which line of a program they belong."""
+def _noted(specs: Sequence[Spec], lowering: Lowering) -> Lowering:
+    """A lowering that notes in PyTensor's nodes to which line of a program they belong."""
 
-    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        given = entry.lowering(specs, params)
+    def lower(*operands: Value) -> Any:
+        results = lowering(*operands)
+        line = emitted_line()
+        place = line and marked(*line)
+        waiting = [results]
+        while place is not None and waiting:
+            x = waiting.pop()
+            if isinstance(x, list | tuple):
+                waiting += x
+            elif (node := getattr(x, "owner", None)) and not hasattr(node.tag, "place"):
+                node.tag.place = place
+                waiting += node.inputs
+        return results
 
-        def lower(*operands: Value) -> Any:
-            results = given(*operands)
-            line = emitted_line()
-            place = line and marked(*line)
-            waiting = list(results) if isinstance(results, list | tuple) else [results]
-            while place is not None and waiting:
-                x = waiting.pop()
-                if isinstance(x, list | tuple):
-                    waiting += x
-                elif (node := getattr(x, "owner", None)) and not hasattr(node.tag, "place"):
-                    node.tag.place = place
-                    waiting += node.inputs
-            return results
-
-        return lower
-
-    return entry._replace(function=build, builds=True)
+    return lower
 
 
 def _mode(options: Mapping[str, Any]) -> Any:

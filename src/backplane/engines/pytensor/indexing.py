@@ -5,22 +5,18 @@ from __future__ import annotations
 import pytensor.tensor as pt
 
 from backplane.engines.pytensor.library import zeros
-from backplane.engines.table import Shape, Slices, Table, Value
+from backplane.engines.table import Shape, Slices, Table, Value, index_of
 
 TABLE = Table(
-    slice=lambda x, *, slices: x[_index(slices)],
+    slice=lambda x, *, slices: x[index_of(slices)],
     head=lambda x, length, *, axis: x[(slice(None),) * axis + (slice(length),)],
 )
-
-
-def _index(slices: Slices) -> tuple[slice, ...]:
-    return tuple([slice(*s) for s in slices])
 
 
 @TABLE.add("slice_grad")
 def slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
     """Zeros with `g` where the slices read."""
-    return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
+    return pt.set_subtensor(zeros(shape, dims, g.dtype)[index_of(slices)], g)
 
 
 @TABLE.add("gather")

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pytensor.tensor as pt
 
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
-from backplane.engines.table import Shape, Table, Value
+from backplane.engines.table import Shape, Table, Value, reversing
 
 TABLE = Table(
     broadcast_to=lambda x, *dims, shape: pt.alloc(x, *sizes(shape, dims)),
     transpose=lambda x, *, perm: shuffled(x, perm),
     squeeze=lambda x, *, axes: pt.squeeze(x, axis=axes),
+    flip=lambda x, *, axes: x[reversing(x.ndim, axes)],
     arange=lambda start, stop, step, *, dtype: pt.arange(start, stop, step, dtype=dtype),
 )
 
@@ -44,13 +45,6 @@ def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
 def concat(*xs: Value, axis: int) -> Value:
     """Joined along an axis. Of one operand, PyTensor would give that operand itself."""
     return pt.concatenate(xs, axis=axis) if len(xs) > 1 else pt.tensor_copy(xs[0])
-
-
-@TABLE.add("flip")
-def flip(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """The elements of some axes in reverse."""
-    back = slice(None, None, -1)
-    return x[tuple([back if i in axes else slice(None) for i in range(x.ndim)])]
 
 
 @TABLE.add("pad")

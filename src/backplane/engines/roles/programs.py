@@ -10,7 +10,7 @@ import numpy as np
 
 from backplane.core.graph import Graph, KeySource
 from backplane.core.hooks import HOOKS
-from backplane.engines.programs import Blocks, Function, Program, Steps
+from backplane.engines.programs import Blocks, Function, Program
 from backplane.engines.roles.values import Values
 from backplane.engines.table import Table, Value
 
@@ -42,13 +42,13 @@ class Programs(Values):
     NumPy arrays, and lowerings write to an array that they are given), `blocks` (large arrays are
     computed in blocks, by the functions of `Engine.blocks`; programs that the library does not
     compile write over what they have made, by lowerings that take `out`), `steps` (loops run in
-    Python, by `Engine.steps`, over lowerings that take `out`), `static` (a program is compiled anew
-    for each set of input shapes), `once` (a computation that runs once need not be compiled as a
-    whole), `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses`
-    (the compiler computes element-wise operations together with the large result that they follow,
-    so they cost nothing), `lazy` (a program builds a graph of the library, which chooses the
-    order), `mesh` (programs run over several devices, by `Engine.on_mesh`), `freezes` (programs
-    have a form in which variables are constants, by `Engine.repeated`)."""
+    Python, over lowerings that take `out`), `static` (a program is compiled anew for each set of
+    input shapes), `once` (a computation that runs once need not be compiled as a whole),
+    `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
+    compiler computes element-wise operations together with the large result that they follow, so
+    they cost nothing), `lazy` (a program builds a graph of the library, which chooses the order),
+    `mesh` (programs run over several devices, by `Engine.on_mesh`), `freezes` (programs have a form
+    in which variables are constants, by `Engine.repeated`)."""
     table: Table
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any], Any] | None] = None
     """The function that reads a state of the process, the one that sets it, and the state in which
@@ -94,10 +94,3 @@ class Programs(Values):
     def callable(self, graph: Graph) -> Function:
         """A function over engine values that evaluates a closed graph, such as a loop's body."""
         return HOOKS["callable_of"](graph, self)
-
-    def steps(self, body: Graph, carry: int, xs: int) -> Steps:
-        """The steps of a scan, for engines whose loops run in Python over values that can be
-        written to. They write to memory that is kept from step to step, and to the rows of the
-        stacks.
-        """
-        return HOOKS["steps_of"](body, self, carry, xs)

@@ -140,10 +140,6 @@ class TensorFlow(Engine):
         names = [d.name.removeprefix("/device:").lower() for d in logical]
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
-    def with_device(self, name: str) -> Engine:
-        """TensorFlow, whose programs run inside of `tf.device`."""
-        return DeviceEngine(name)
-
     def has_kernels(self, options: Mapping[str, Any]) -> bool:
         """XLA has none for the loss of CTC."""
         return not options.get("compile")
@@ -233,12 +229,13 @@ def _function(
 ) -> tuple[Function, Sequence[Any]]:
     """The program over handles, as a concrete function that joins `graphs`, and its operations."""
     whole = program.options.get("compile")
+    fuse = whole is None and not tf.config.list_logical_devices("GPU")
     signature = [
         tf.TensorSpec((), tf.resource) if i in handles else tf.TensorSpec(spec.shape, spec.dtype)
         for i, spec in enumerate(program.inputs)
     ]
     function: Any = tf.function(
-        control.held(updates.traced(program, places, handles, fuse=whole is None and _on_cpu())),
+        control.held(updates.traced(program, places, handles, fuse)),
         input_signature=signature,
         autograph=False,
         jit_compile=whole,
@@ -281,10 +278,6 @@ def _is_short(program: Program) -> bool:
     return len(program.operations) <= SHORT and _LOOPS.isdisjoint(program.operations)
 
 
-def _on_cpu() -> bool:
-    return not tf.config.list_logical_devices("GPU")
-
-
 def _refuse_unchecked(graph: Any) -> None:
     """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
     if "CheckNumerics" in native.operations(graph):
@@ -306,4 +299,5 @@ class DeviceEngine(OnDevice, TensorFlow):
             return tf.identity(value)
 
 
+TensorFlow.device_engine = DeviceEngine
 ENGINE = TensorFlow()

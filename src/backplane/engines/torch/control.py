@@ -11,16 +11,7 @@ from backplane.engines.arrays.fast.buffers import LOOPS
 from backplane.engines.table import Value
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.fast.blocks import NUMPY
-
-
-def _only_values_count(operands: Sequence[Value]) -> bool:
-    """Whether nothing watches operations on plain tensors, so that steps may reuse memory."""
-    return (
-        not torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and all(type(x) is torch.Tensor for x in operands)
-    )
+from backplane.engines.torch.tracing import only_values_count
 
 
 def _empty(count: int, y: Value) -> Value:
@@ -39,5 +30,5 @@ ROWS = Rows(
     of=torch.unbind,
     stack=torch.stack,
     zeros=_zeros,
-    room=Room(_only_values_count, _empty, torch.unbind, torch.clone),
+    room=Room(lambda operands: only_values_count(*operands), _empty, torch.unbind, torch.clone),
 )

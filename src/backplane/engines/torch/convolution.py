@@ -20,7 +20,7 @@ from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.fast.phases import Phases
 from backplane.engines.torch.fast.products import Products
-from backplane.engines.torch.linear import USUAL, asking, product_of
+from backplane.engines.torch.linear import asking, by_onednn, sum_of_product
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
 
@@ -258,7 +258,7 @@ def conv_kernel_grad(
 
 def _product_for(image: Shape, kernel: Shape, dtype: str) -> Lowering:
     """The product of windows and kernel."""
-    return product_of(dtype, math.prod([n or USUAL for n in (*image[:-1], *kernel)]))
+    return by_onednn(dtype, *image[:-1], *kernel) or sum_of_product
 
 
 def _window(kernel_shape: Shape) -> Ints:

@@ -175,8 +175,6 @@ class TorchEngine(Engine):
         value = self.feed(array) if shares else self.placed(array, dtype, layout)
         return updates.adopted(value)
 
-    # --- meshes of devices ----------------------------------------------------------------------
-
     # --- functions of PyTorch -------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
@@ -230,15 +228,11 @@ class TorchEngine(Engine):
         if wish:
             function = torch.compile(function, **_compile_arguments(wish))
         function = self._placed(program, function)
-        if wish or self._asks_for_tape(program):
-            function = without_tape(function)
         runs_more = wish or not self._running_graphs.isdisjoint(program.operations)
+        if runs_more or any(map(linear.asks_for_tape, program.lowerings)):
+            function = without_tape(function)
         multiplies = runs_more or not PRODUCTS.isdisjoint(program.operations)
         return without_autocast(function) if multiplies else function
-
-    def _asks_for_tape(self, program: Program) -> bool:
-        asks = any(map(linear.asks_for_tape, program.lowerings))
-        return asks or not self._running_graphs.isdisjoint(program.operations)
 
     def eager(self, program: Program) -> Function:
         """Run a program on native values, on the device on which they are."""

@@ -222,10 +222,7 @@ def _columns_gradient(
         dx = (g - total / rows - centred * pull) * scale
         dx = dx * gamma[0] if gamma else dx
         by_parameters = (moment * scale, total)
-    if not gamma:
-        return [dx]
-    shape = gamma[0].shape
-    return [dx, *[None if t is None else t.reshape(shape) for t in by_parameters]]
+    return [dx, *[t if t is None else t.reshape(p.shape) for p in gamma for t in by_parameters]]
 
 
 def _groups_gradient(
@@ -251,10 +248,7 @@ def _groups_gradient(
         dx = dx.transpose(1, 2).reshape(x.shape)
         by_gamma = ((rows - mean) * scale * slopes).sum((0, 2)) if gamma and mask[1] else None
         by_parameters = [by_gamma, slopes.sum((0, 2)) if gamma and mask[2] else None]
-    if not gamma:
-        return [dx]
-    shape = gamma[0].shape
-    return [dx, *[None if t is None else t.reshape(shape) for t in by_parameters]]
+    return [dx, *[t if t is None else t.reshape(p.shape) for p in gamma for t in by_parameters]]
 
 
 # --- connectionist temporal classification --------------------------------------------------------
@@ -330,8 +324,7 @@ def lstm(x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Va
     """The kernel of `torch.nn.LSTM`, whose gates have the same order, and two biases."""
     if not x.numel():
         return [x.new_empty((*x.shape[:2], h.shape[1])), h, c]
-    _check_samples(x, h, c)
-    weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
+    x, *weights, h, c = _layer(x, h, c, kernel, recurrent, bias)
     states = [h.unsqueeze(0), c.unsqueeze(0)]
     ys, h, c = torch.lstm(x, states, weights, True, 1, 0.0, False, False, False)
     return [ys, h[0], c[0]]

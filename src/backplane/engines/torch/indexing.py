@@ -8,7 +8,7 @@ from contextlib import suppress
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.table import Lowering, Shape, Slices, Table, Value
+from backplane.engines.table import Lowering, Shape, Slices, Table, Value, index_of, window_at
 from backplane.engines.torch.dtypes import SIGNED, modular, ordered
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, only_values_count
@@ -24,7 +24,7 @@ TABLE = Table()
 @TABLE.build("slice", view=True)
 def slice_(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
     """A view."""
-    key = tuple(slice(*s) for s in slices)
+    key = index_of(slices)
     return lambda x: x[key]
 
 
@@ -55,27 +55,18 @@ def _spread(g: Value, sizes: Sequence[int], slices: Slices) -> Value:
     return g
 
 
-def _clamped(starts: Value, shape: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    """Starts on the host, such that `sizes` elements from there lie inside `shape`."""
-    return [
-        max(0, min(start, n - m)) for start, n, m in zip(starts.tolist(), shape, sizes, strict=True)
-    ]
-
-
 @TABLE.add("dynamic_slice")
 def dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     """A view. PyTorch slices at numbers of the host, so the starts are copied to the host."""
-    sizes = host_shape(shape, dims)
-    places = zip(_clamped(starts, x.shape, sizes), sizes, strict=True)
-    return x[tuple([slice(start, start + size) for start, size in places])]
+    return x[window_at(starts.tolist(), x.shape, host_shape(shape, dims))]
 
 
 @TABLE.add("dynamic_slice_grad")
 def dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     """Padding around `g`. The starts are copied to the host."""
     sizes = host_shape(shape, dims)
-    places = zip(_clamped(starts, sizes, g.shape), sizes, g.shape, strict=True)
-    amounts = pad_amounts([(start, n - start - m) for start, n, m in places])
+    inside = window_at(starts.tolist(), sizes, g.shape)
+    amounts = pad_amounts([(s.start, n - s.stop) for s, n in zip(inside, sizes, strict=True)])
     return torch.constant_pad_nd(g, amounts, 0)
 
 

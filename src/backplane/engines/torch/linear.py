@@ -85,15 +85,22 @@ def _by_size(large: float) -> Lowering:
     return asking(product)
 
 
-def product_of(dtype: str, most: int) -> Lowering:
-    """`x @ y`, or `c + x @ y`, for matrices of a dtype, with at most so many multiplications."""
-    large = kernels.limit("torch.products")
+USUAL = 1024
+"""An unknown size counts as so much."""
+
+
+def by_onednn(dtype: str, *sizes: int | None) -> Lowering | None:
+    """`x @ y`, or `c + x @ y`, for matrices of a dtype, by oneDNN where it is faster. None if it
+    is not, also in view of the sizes, whose product is the number of multiplications.
+    """
+    large, most = kernels.limit("torch.products"), math.prod([n or USUAL for n in sizes])
     if dtype != "float32" or most < large or not (has_onednn() and _prefers_onednn()):
-        return _sum_of_product
+        return None
     return _by_size(large)
 
 
-def _sum_of_product(x: Value, y: Value, *c: Value) -> Value:
+def sum_of_product(x: Value, y: Value, *c: Value) -> Value:
+    """The same by PyTorch's default."""
     return torch.addmm(*c, x, y) if c else torch.mm(x, y)
 
 
@@ -103,20 +110,6 @@ def _prefers_onednn() -> bool:
     measured if the user has a table of this machine.
     """
     return not is_recorded() and (kernels.settled("torch.products") or onednn_is_faster())
-
-
-USUAL = 1024
-"""An unknown size counts as so much."""
-
-
-def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
-    """The multiplications from which oneDNN serves; None for surely smaller matrices."""
-    large = kernels.limit("torch.products")
-    if specs[0].dtype != "float32" or specs[0].ndim != 2 or not has_onednn():
-        return None
-    sizes = *specs[0].shape, specs[1].shape[not transpose_y]
-    most = math.prod(n or USUAL for n in sizes)
-    return large if most >= large and _prefers_onednn() else None
 
 
 NARROW = range(2, 11)
@@ -160,22 +153,23 @@ def _by_columns(specs: Sequence[Spec], transpose_y: bool, plain: Lowering) -> Lo
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
     product: Lowering = _whole if is_integer(specs[0].dtype) else torch.matmul
-    large = _large(specs, transpose_y)
-    if large is not None:
-        product = _by_size(large)
-    product = _by_columns(specs, transpose_y, modular(specs[0], product))
-    return _transposing(product, transpose_x, transpose_y)
+    return _fastest(specs, modular(specs[0], product), transpose_x, transpose_y)
 
 
 @TABLE.build("matmul_add", into=True)
 def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.addmm`, where the product alone is not oneDNN's."""
-    biased: Lowering = _addmm
-    large = _large(specs, transpose_y)
-    if large is not None:
-        biased = _by_size(large)
-    biased = _by_columns(specs, transpose_y, biased)
-    return _transposing(biased, transpose_x, transpose_y)
+    return _fastest(specs, _addmm, transpose_x, transpose_y)
+
+
+def _fastest(
+    specs: Sequence[Spec], plain: Lowering, transpose_x: bool, transpose_y: bool
+) -> Lowering:
+    """`plain`, or a form of it that is faster for such matrices, of transposed views."""
+    if specs[0].ndim == 2:
+        sizes = *specs[0].shape, specs[1].shape[not transpose_y]
+        plain = by_onednn(specs[0].dtype, *sizes) or plain
+    return _transposing(_by_columns(specs, transpose_y, plain), transpose_x, transpose_y)
 
 
 def _whole(x: Value, y: Value, out: Value | None = None) -> Value:

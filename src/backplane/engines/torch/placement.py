@@ -17,10 +17,6 @@ from backplane.engines.torch.engine import TorchEngine
 class Torch(TorchEngine):
     """PyTorch, which knows its devices and meshes of them."""
 
-    def with_device(self, name: str) -> Engine:
-        """PyTorch, whose default device is set while programs run."""
-        return DeviceEngine(name)
-
     def mesh_devices(self) -> list[str]:
         """One for each process."""
         from backplane.engines.torch.mesh import processes  # Here, as in `with_mesh`.
@@ -58,4 +54,5 @@ class DeviceEngine(OnDevice, Torch):
         return value.to(self.native_device)
 
 
+Torch.device_engine = DeviceEngine
 ENGINE = Torch()

@@ -31,18 +31,19 @@ def is_recorded() -> bool:
     )
 
 
+def _is_followed() -> bool:
+    """Whether anything records or transforms what is done now."""
+    return is_recorded() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def values_are_known(x: Value) -> bool:
-    """Whether a lowering may choose by the values of `x`: nobody records or transforms."""
-    return (
-        not is_recorded()
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and type(x) in (torch.Tensor, torch.nn.Parameter)
-    )
+    """Whether a lowering may choose by the values of `x`."""
+    return type(x) in (torch.Tensor, torch.nn.Parameter) and not _is_followed()
 
 
 def only_values_count(*tensors: Value) -> bool:
     """Whether neither a tape nor anybody else follows what is done with `tensors`."""
-    if not values_are_known(tensors[0]) or forward_ad._current_level >= 0:
+    if forward_ad._current_level >= 0 or _is_followed():
         return False
     return not any(x.requires_grad or type(x) is not torch.Tensor for x in tensors)
 

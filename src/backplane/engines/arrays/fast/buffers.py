@@ -96,10 +96,6 @@ def _flat(*arrays: Value) -> Sequence[Value]:
     return arrays
 
 
-def _rows(x: Value, elements: int) -> int:
-    return max(elements * len(x) // max(x.size, 1), 1)
-
-
 def _combined(name: str, parts: Sequence[Any], x: Value, dtype: str) -> Any:
     return UFUNCS[name].reduce(np.array(parts, np.dtype(dtype)))
 
@@ -109,7 +105,6 @@ BLOCKS = Blocks(
     recycler=for_values,
     flat=_flat,
     size=attrgetter("size"),
-    rows=_rows,
     reduced={name: partial(ufunc.reduce, axis=None) for name, ufunc in UFUNCS.items()},
     combined=_combined,
 )

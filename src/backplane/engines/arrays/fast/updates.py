@@ -120,10 +120,6 @@ def _is_small(name: str, specs: Sequence[Spec], **params: bool) -> bool:
     return total < LEAST[name] * len(variables)
 
 
-def _no_loop(rule: Formula, dtype: str, elements: int) -> None:
-    return None
-
-
 def _blocks(*kinds: Arrays, scratch: int) -> Iterator[tuple[Value, ...]]:
     """For each parameter and each block of it, its parts and so many of scratch."""
     largest = max([x.size for x in kinds[0]])
@@ -140,7 +136,7 @@ def _blocks(*kinds: Arrays, scratch: int) -> Iterator[tuple[Value, ...]]:
 
 
 @TABLE.add("rows_update")
-def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop = _no_loop) -> Later:
+def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop | None = None) -> Later:
     """`p[indices] += factor · g`, for each pair of g and indices."""
     a = np.asarray(factor, p.dtype)
     (own,) = _owned([p])
@@ -155,7 +151,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop = _no_loop)
 
 
 @TABLE.add("rows_write")
-def rows_write(*arrays: Value, loop: Loop = _no_loop) -> Later:
+def rows_write(*arrays: Value, loop: Loop | None = None) -> Later:
     """`x[indices] = rows`, for each table x. The indices have been read before, so they fit."""
     count = len(arrays) // 3
     tables = _owned(arrays[:count])
@@ -202,7 +198,7 @@ def _by_formula(name: str) -> Callable[..., Later]:
     which K's root would be 0.
     """
 
-    def update(*operands: Value, loop: Loop = _no_loop, **params: bool) -> Later:
+    def update(*operands: Value, loop: Loop | None = None, **params: bool) -> Later:
         count, replaces = counts(name)
         numbers = [float(x) for x in operands[:count]]
         *kinds, gs = split(operands[count:], replaces + 1)
@@ -214,7 +210,7 @@ def _by_formula(name: str) -> Callable[..., Later]:
         scalars = [np.asarray(x, dtype) for x in rule.known(numbers).values()]
         # A loop begins with the second step, whose arrays are a step's own: once is not worth it.
         whole = all(x in _own for arrays in kinds for x in arrays)
-        function = loop(rule, dtype.name, elements) if whole else None
+        function = loop(rule, dtype.name, elements) if loop and whole else None
         own = [_owned(arrays) for arrays in kinds]
         for v in own[2] if adam else ():
             (_squares.add if usual else _squares.discard)(v)

@@ -6,7 +6,6 @@ layouts of what goes in and of what `shard` says on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from backplane.core.mesh import Layout, Mesh, check_layout
-from backplane.core.spec import Spec
 from backplane.core.variable import Block
+from backplane.engines.base import Engine
 from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
 from backplane.engines.jax.mesh.gathers import Gathers
@@ -98,9 +97,8 @@ class MeshEngine(JaxEngine):
         """The whole array on each device."""
         return self.placed(array, dtype or array.dtype.name, None)
 
-    def feed(self, array: np.ndarray) -> Value:
-        """The whole array on each device."""
-        return self.placed(array, array.dtype.name, None)
+    feed = Engine.feed
+    fetching = Engine.fetching
 
     def detached(self, value: Value) -> Value:
         """The value on each device."""
@@ -133,10 +131,6 @@ class MeshEngine(JaxEngine):
     def to_numpy(self, value: Value) -> np.ndarray:
         """All parts together."""
         return super().to_numpy(self._here(value))
-
-    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """All parts together."""
-        return self.to_numpy
 
     def _here(self, value: Value) -> Value:
         """A value that this process has as a whole."""

@@ -108,11 +108,8 @@ def keeping(make: Making, program: Program, places: Places) -> Function:
         run = made.get(frozenset(tables))
         if run is None:
             run = made[frozenset(tables)] = make([*places, *tables])
-        held = []
-        for i in places:
-            x = values[i]
-            x = kept(x)
-            held.append(x)
+        held = [kept(values[i]) for i in places]
+        for i, x in zip(places, held, strict=True):
             values[i] = x.handle
         results = (*held, *run(*values))
         return tuple([results[i] for i in order])

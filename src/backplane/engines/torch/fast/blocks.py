@@ -41,10 +41,6 @@ def _flat(*tensors: Value) -> Sequence[Value]:
     return tensors
 
 
-def _rows(x: Value, elements: int) -> int:
-    return max(elements * len(x) // max(x.numel(), 1), 1)
-
-
 def _combined(name: str, parts: Sequence[Value], x: Value, dtype: str) -> Value:
     total = REDUCED[name](torch.stack(tuple(parts)) if parts else x.new_empty(0))
     return total / x.numel() if name == "mean" else total
@@ -55,7 +51,6 @@ BLOCKS = Blocks(
     recycler=_Recycler,
     flat=_flat,
     size=torch.numel,
-    rows=_rows,
     reduced=REDUCED,
     combined=_combined,
 )

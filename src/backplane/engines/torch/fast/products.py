@@ -8,7 +8,7 @@ one by the kernel: 3 × 3 over 2 × 2 and 512 channels, with PyTorch's kernels 2
 products 2.1, 5.1 and 6.0; 3 × 3 over 4 × 4 and 256 channels, 4.7, 9.0 and 16.1 against 1.4, 3.2
 and 3.8. Over 8 × 8 and 128 channels the forward convolution takes the same either way.
 
-The product is oneDNN's where that is faster than MKL's (`linear.product_of`), which takes 0.45 of
+The product is oneDNN's where that is faster than MKL's (`linear.by_onednn`), which takes 0.45 of
 the time on an AMD EPYC.
 
 Initial values of variables have the output channels first (`convolution._order`). Then a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
 from backplane.engines.arrays.control import loops
+from backplane.engines.base import Engine
 from backplane.engines.programs import Function, Program
 from backplane.engines.roles.processes import Read
 from backplane.engines.table import Ints, Value
@@ -57,9 +58,10 @@ class MeshEngine(TorchEngine):
         places = parts.placements_of(layout, self.grid)
         return parts.laid_out(made, places, self.grid)
 
-    def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
-        """As `placed`: parts are not written over."""
-        return self.placed(array, dtype, layout)
+    # Parts are not written over.
+    adopted = Engine.adopted
+    updates_in_place = Engine.updates_in_place
+    lend = TorchEngine.detached
 
     def parts(self, value: Value) -> list[Block] | None:
         """This process's part. If several processes have the same part, the first one saves it."""
@@ -87,15 +89,7 @@ class MeshEngine(TorchEngine):
         """`fetch`."""
         return self.fetch
 
-    def lend(self, value: Value) -> Value:
-        """The value off the tape. Nobody writes to it."""
-        return value.detach()
-
     # --- programs -------------------------------------------------------------------------------
-
-    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Parts are not written over."""
-        return False
 
     def compile(self, program: Program) -> Function:
         """The program as it is, off the tape, in its dtypes. ValueError for `torch.compile`, which
