@@ -116,8 +116,8 @@ LIBRARIES: dict[str, set[str]] = {
 
 
 MUTUAL = {"backplane.engines.pytensor.fast", "backplane.keras3.ops"}
-"""Folders that may import modules that import them. PyTensor's linker is for the `Kernel` that runs
-the fast steps of optimizers, and Keras asks for `Variable` among its operations."""
+"""Folders that may import modules that import them. PyTensor's linker is for the `ArrayOp` that
+runs the fast steps of optimizers, and Keras asks for `Variable` among its operations."""
 
 
 class Import(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 
 from backplane import backend as K
 from backplane.core.registry import PRIMITIVES
-from backplane.engines.formulas import STEPS, Instructions, counts, formula
+from backplane.engines.formulas import OPTIMIZER_STEPS, Instructions, counts, formula
 
 UFUNCS: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum,
@@ -34,7 +34,7 @@ class AtOnce(Instructions):
 
 def cases() -> list[Any]:
     found = []
-    for name in STEPS:
+    for name in OPTIMIZER_STEPS:
         parameters = inspect.signature(PRIMITIVES[name].infer_rule).parameters.values()
         options = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY]
         choices = product((False, True), repeat=len(options))

@@ -22,7 +22,7 @@ from backplane.core.source import Source
 from backplane.core.spec import Spec
 from backplane.engines.table import Value
 
-STEPS = (
+OPTIMIZER_STEPS = (
     "gradient_update", "momentum_update", "adam_update", "adamw_update", "amsgrad_update",
     "nadam_update", "adamax_update", "adagrad_update", "rmsprop_update", "rmsprop_momentum_update",
     "rmsprop_centered_update", "adadelta_update",

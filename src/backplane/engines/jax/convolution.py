@@ -10,9 +10,9 @@ import jax
 
 from backplane.core.spec import Spec
 from backplane.engines.fast import applies
-from backplane.engines.jax import native
+from backplane.engines.jax import plain_convolution as plain
+from backplane.engines.jax.compiled import compiled, sized
 from backplane.engines.jax.fast import cpu
-from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.kernels import limit
 from backplane.engines.table import Lowering, Table, Value
 
@@ -32,7 +32,7 @@ def _is_decomposed(specs: Sequence[Spec], **given: Any) -> bool:
 
 
 def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) -> None:
-    """Register both forms of a primitive; the device decides. `made` makes one kernel of either."""
+    """Register both forms of a primitive; the device decides. `made` compiles either."""
 
     @made
     def run(a: Value, b: Value, *, large: float | None, **given: Any) -> Value:
@@ -46,6 +46,6 @@ def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) 
         return partial(run, large=large, **given)
 
 
-_register("conv", native.conv, cpu.conv, kernel(*_GIVEN))
-_register("conv_input_grad", native.input_grad, cpu.input_grad, sized(2, *_GIVEN))
-_register("conv_kernel_grad", native.kernel_grad, cpu.kernel_grad, kernel("kernel_shape", *_GIVEN))
+_register("conv", plain.conv, cpu.conv, compiled(*_GIVEN))
+_register("conv_input_grad", plain.input_grad, cpu.input_grad, sized(2, *_GIVEN))
+_register("conv_kernel_grad", plain.kernel_grad, cpu.kernel_grad, compiled("kernel_shape", *_GIVEN))

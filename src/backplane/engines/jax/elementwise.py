@@ -14,7 +14,7 @@ from jax import lax
 from jax.experimental import io_callback
 
 from backplane.core.numbers import complaint, show
-from backplane.engines.jax.kernel import kernel
+from backplane.engines.jax.compiled import compiled
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 
@@ -37,7 +37,7 @@ def _without_sign(function: Callable[[Value, Value], Value]) -> Lowering:
     and `|` of signed integers that were narrowed in the same program (jaxlib 0.10.2).
     """
 
-    @kernel()
+    @compiled()
     def combined(x: Value, y: Value) -> Value:
         if not jnp.issubdtype(x.dtype, jnp.signedinteger):
             return function(x, y)
@@ -56,7 +56,7 @@ TABLE.add("bit_or")(_without_sign(jnp.bitwise_or))
 
 
 @TABLE.add("cast")
-@kernel("dtype")
+@compiled("dtype")
 def _cast(x: Value, *, dtype: str) -> Value:
     """`lax.convert_element_type`, which also makes a weakly typed value a strongly typed one."""
     return lax.convert_element_type(x, dtype)
@@ -80,7 +80,7 @@ def _chosen(own: Lowering, wins: Callable[[Value, Value], Value]) -> Lowering:
         def _slope(primals: Any, tangents: Any) -> tuple[Value, Value]:
             return chosen(*primals), jax.jvp(own, primals, tangents)[1]
 
-        @kernel()
+        @compiled()
         def lowering(x: Value, y: Value) -> Value:
             floats = jnp.issubdtype(jnp.result_type(x, y), jnp.floating)
             return chosen(*jnp.broadcast_arrays(x, y)) if floats else own(x, y)
@@ -113,14 +113,14 @@ def _positive_slope(primals: tuple[Value], tangents: tuple[Value]) -> tuple[Valu
 
 
 @TABLE.add("relu")
-@kernel()
+@compiled()
 def _relu(x: Value) -> Value:
     """A choice with the gradient of `jax.nn.relu`, which is 0 at 0."""
     return _positive(x) if jnp.issubdtype(x.dtype, jnp.floating) else jax.nn.relu(x)
 
 
 @TABLE.add("div")
-@kernel()
+@compiled()
 def _div(x: Value, y: Value) -> Value:
     """Halves are divided in float32: XLA makes `x / (y * y)` of `x / y / y`, which overflows."""
     dtype = jnp.result_type(x, y)
@@ -131,7 +131,7 @@ def _div(x: Value, y: Value) -> Value:
 
 
 @TABLE.add("softplus")
-@kernel()
+@compiled()
 def _softplus(x: Value) -> Value:
     """`jnp.logaddexp`, whose slope at 0 is right also on JAX's own tape."""
     return jnp.logaddexp(x, jnp.zeros((), x.dtype))

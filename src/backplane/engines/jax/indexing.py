@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from backplane.engines.jax import memory
+from backplane.engines.jax.compiled import compiled, sized
 from backplane.engines.jax.fast import sorting
-from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Ints, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
@@ -112,7 +112,7 @@ def _rows_set(x: Value, rows: Value, indices: Value) -> Value:
 
 
 @TABLE.add("scatter")
-@kernel("by")
+@compiled("by")
 def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
     """`x.at[…].max`, `min` or `multiply`."""
     if by == "product":

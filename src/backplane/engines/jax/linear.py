@@ -5,14 +5,14 @@ from __future__ import annotations
 from jax import lax
 from jax.experimental.sparse import BCSR
 
-from backplane.engines.jax.kernel import kernel
+from backplane.engines.jax.compiled import compiled
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
 
 
 @TABLE.add("matmul")
-@kernel("transpose_x", "transpose_y")
+@compiled("transpose_x", "transpose_y")
 def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
     """`lax.dot_general`: a swap of axes only changes which of them are contracted."""
     last = x.ndim - 1
@@ -22,7 +22,7 @@ def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Valu
 
 
 @TABLE.add("rows_matmul", unless=lambda specs: specs[0].dtype not in ("float32", "float64"))
-@kernel()
+@compiled()
 def _rows_matmul(
     values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
 ) -> Value:

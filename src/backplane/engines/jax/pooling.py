@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.spec import neutral
-from backplane.engines.jax.kernel import kernel, sized
+from backplane.engines.jax.compiled import compiled, sized
 from backplane.engines.jax.reductions import extreme
 from backplane.engines.jax.windows import Windows, zero
 from backplane.engines.table import Ints, Table, Value, check_windows
@@ -34,7 +34,7 @@ slices, maxima alone take a quarter to a half of the time."""
 
 
 @TABLE.add("max_pool", wanted=True)
-@kernel(*_GIVEN, "wanted")
+@compiled(*_GIVEN, "wanted")
 def _max_pool(x: Value, *, wanted: tuple[bool, bool], **given: Any) -> list[Value | None]:
     """The maximum and its place in the window, numbered in row-major order. NaN is the largest."""
     windows = Windows(x.shape, **given)
@@ -88,7 +88,7 @@ def _is_slow(specs: Any, *, pool: Ints, strides: Ints, **given: Any) -> bool:
 
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 3), unless=_is_slow)
-@kernel(*_GIVEN)
+@compiled(*_GIVEN)
 def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) -> Value:
     """`g` at the positions, zeros elsewhere. Only the shape of `x` is used."""
     windows = Windows(x.shape, **given)
@@ -105,7 +105,7 @@ def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) 
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
-@kernel(*_GIVEN)
+@compiled(*_GIVEN)
 def _max_pool_take(v: Value, x: None, y: None, positions: Value, **given: Any) -> Value:
     """The elements of `v` at the positions."""
     windows = Windows(v.shape, **given)
@@ -130,7 +130,7 @@ def _has_tiles(shape: Any, given: Any) -> bool:
 
 
 @TABLE.add("avg_pool", unless=lambda specs, **given: not _has_tiles(specs[0].shape, given))
-@kernel(*_GIVEN)
+@compiled(*_GIVEN)
 def _avg_pool(x: Value, **given: Any) -> Value:
     """The mean of the axes of a tile."""
     windows = Windows(x.shape, **given)

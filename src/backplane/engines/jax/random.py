@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from backplane.engines.arrays.random import threefry2x32
-from backplane.engines.jax.kernel import sized
+from backplane.engines.jax.compiled import sized
 from backplane.engines.table import Ints, Table, Value
 
 

@@ -12,8 +12,8 @@ from jax import lax
 
 from backplane.core.shapes import broadcast_axes
 from backplane.engines.fast import applies
+from backplane.engines.jax.compiled import compiled, sized
 from backplane.engines.jax.fast import sorting
-from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Axes, Lowering, Table, Value
 
 
@@ -49,7 +49,7 @@ def _position(find: Callable[..., Value]) -> Lowering:
     which int64 exists.
     """
 
-    @kernel("axis")
+    @compiled("axis")
     def lowering(x: Value, *, axis: int) -> Value:
         return lax.convert_element_type(find(x, axis, np.int32), np.int64)
 
@@ -89,20 +89,20 @@ def _summable(x: Value) -> Value:
 
 
 @TABLE.add("log_softmax")
-@kernel("axis")
+@compiled("axis")
 def _log_softmax(x: Value, *, axis: int) -> Value:
     return jax.nn.log_softmax(_summable(x), axis).astype(x.dtype)
 
 
 @TABLE.add("logsumexp")
-@kernel("axes", "keepdims")
+@compiled("axes", "keepdims")
 def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The logarithm of the sum of exponentials: -inf if all elements are."""
     return jax.nn.logsumexp(_summable(x), axis=axes, keepdims=keepdims).astype(x.dtype)
 
 
 @TABLE.add("softmax")
-@kernel("axis")
+@compiled("axis")
 def _softmax(x: Value, *, axis: int) -> Value:
     """`jax.nn.softmax` without its gradient rule, which slows eager calls tenfold."""
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
@@ -111,7 +111,7 @@ def _softmax(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("sort")
-@kernel()
+@compiled()
 def _sort(x: Value) -> list[Value]:
     """`lax.sort` of the elements together with their positions, or of both in one integer."""
     if x.dtype.itemsize <= 4 and jax.default_backend() == "cpu" and applies("jax.sorting"):

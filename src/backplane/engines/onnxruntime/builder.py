@@ -79,7 +79,7 @@ class Symbol:
         if perm == tuple(range(len(perm))):
             return self
         shape = None if self.shape is None else tuple([self.shape[i] for i in perm])
-        scope = current()
+        scope = current_scope()
         name = scope.name_of(self)
         source = scope.find(("transposed", name, perm))
         if source is not None:  # this is itself transposed, from there
@@ -297,7 +297,7 @@ def made_by(frame: FrameType) -> AbstractContextManager[None]:
 _scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")
 
 
-def current() -> Scope:
+def current_scope() -> Scope:
     """The scope in force."""
     return _scope.get()
 
@@ -312,7 +312,7 @@ def building(scope: Scope) -> Iterator[Scope]:
 @contextmanager
 def nested() -> Iterator[Scope]:
     """Context manager: nodes that are made inside go to the body of a loop or branch."""
-    outer = current()
+    outer = current_scope()
     inner = Scope(outer, outer.loops, outer.serial)
     with building(inner):
         yield inner
@@ -329,7 +329,7 @@ def node(
     **attributes: Any,
 ) -> Symbol:
     """One operation with one result, by default of the first operand's or the operation's dtype."""
-    (name,) = current().add(op, inputs, 1, attributes)
+    (name,) = current_scope().add(op, inputs, 1, attributes)
     if dtype is None:
         first = inputs[op == "Where"]
         assert first is not None
@@ -347,7 +347,7 @@ def nodes(
     op: str, inputs: Sequence[Symbol | None], dtypes: Sequence[str], **attributes: Any
 ) -> list[Symbol]:
     """One operation with several results."""
-    names = current().add(op, inputs, len(dtypes), attributes)
+    names = current_scope().add(op, inputs, len(dtypes), attributes)
     return [Symbol(name, dtype) for name, dtype in zip(names, dtypes, strict=True)]
 
 

@@ -21,7 +21,7 @@ from backplane.engines.onnxruntime.builder import (
     Size,
     Symbol,
     chosen,
-    current,
+    current_scope,
     ints,
     nested,
     node,
@@ -108,7 +108,7 @@ def scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
         state, rows, consts = loop.parts(operands)
         count: Size = rows[0].size(0) if rows else loop.length or 0
         steps = _Steps(loop, step, count)
-        root = current().root
+        root = current_scope().root
         certain = not varying and isinstance(count, int) and count > 0
         if certain or not (root.loops == "Loop" or widened or count == 0):
             root.unsure |= not certain

@@ -14,7 +14,15 @@ from typing import Any, Unpack
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Convolving, Window, windows
-from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, current, ints, node, vector
+from backplane.engines.onnxruntime.builder import (
+    Shape,
+    Size,
+    Symbol,
+    current_scope,
+    ints,
+    node,
+    vector,
+)
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, constant_of, pad
 from backplane.engines.onnxruntime.sizes import at_least, filled, static
@@ -102,7 +110,7 @@ def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Con
     """Cross-correlation, plus a bias if there is one."""
     assert kernel.shape is not None
     slid, counts = _windows(kernel.shape, at), x.sizes[1:-1]
-    if _is_pointwise(kernel.shape, at["groups"]) and not current().is_constant(kernel.name):
+    if _is_pointwise(kernel.shape, at["groups"]) and not current_scope().is_constant(kernel.name):
         return _at_points(x, kernel, bias, slid)
     options = padding_options(slid, counts)
     if "auto_pad" in options and max(at["dilation"]) > 1:  # ONNX Runtime cannot have both

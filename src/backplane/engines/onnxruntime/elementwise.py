@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
-from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number
+from backplane.engines.onnxruntime.builder import Symbol, current_scope, ints, node, number
 from backplane.engines.table import Table, in_wider
 
 Function = Callable[..., Symbol]
@@ -139,7 +139,7 @@ def barrier(x: Symbol, *after: Symbol) -> Symbol:
 @TABLE.add("print")
 def print_(x: Symbol, *, message: str, style: tuple[Any, ...]) -> Symbol:
     """`x`, printed when the session has run: ONNX has no operation with an effect."""
-    scope = current()
+    scope = current_scope()
     if scope.parent is not None:
         raise NotImplementedError(
             "the engine 'cntk' prints after a program has run, and not inside a loop or branch"
@@ -172,7 +172,7 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
 @TABLE.add("sub")
 def sub(x: Symbol, y: Symbol) -> Symbol:
     """The difference. A constant `y` is negated and added: ONNX Runtime joins sums."""
-    if is_float(x.dtype) and y.array is None and current().is_constant(y.name):
+    if is_float(x.dtype) and y.array is None and current_scope().is_constant(y.name):
         return node("Add", x, node("Neg", y))
     return node("Sub", x, y)
 
@@ -184,9 +184,9 @@ def minimum(x: Symbol, y: Symbol) -> Symbol:
     joins the bounds of a rectifier with the convolution before.
     """
     for a, b in ((x, y), (y, x)):
-        rectified: Symbol | None = current().find(("rectified", a.name))
+        rectified: Symbol | None = current_scope().find(("rectified", a.name))
         scalar = b.array is not None and b.array.ndim == 0 and b.array >= 0
-        if rectified is not None and scalar and current().root.frozen:
+        if rectified is not None and scalar and current_scope().root.frozen:
             return node("Clip", rectified, number(0, x.dtype), b)
     return where(node("Less", x, y), x, y) if x.dtype == "int64" else node("Min", x, y)
 
@@ -201,7 +201,7 @@ def maximum(x: Symbol, y: Symbol) -> Symbol:
     """
     if is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and y.array == 0:
         y = node("Relu", x)
-        current().note(("rectified", y.name), x)
+        current_scope().note(("rectified", y.name), x)
         return y
     return where(node("Less", x, y), y, x) if x.dtype == "int64" else node("Max", x, y)
 

@@ -23,8 +23,7 @@ from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import Engine, natives
 from backplane.engines.fast import applies
-from backplane.engines.onnxruntime import control, groups
-from backplane.engines.onnxruntime import native as calls
+from backplane.engines.onnxruntime import control, groups, native
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.fast import updates
@@ -38,7 +37,7 @@ from backplane.engines.onnxruntime.library import (
     IMPRECISE,
     OPSET,
     THREADS,
-    native,
+    bindings,
     ort,
     ort_value,
     session,
@@ -74,7 +73,7 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     native_types = (ort.OrtValue,)
     capabilities = frozenset({"unsigned", "freezes"})
     missing_dtypes = frozenset({"bfloat16"})
-    index_errors = (native.InvalidArgument,)
+    index_errors = (bindings.InvalidArgument,)
     shortage = "(?<!pre-)[Aa]llocat"
     takes_arrays = True
     holds_arrays = False
@@ -120,7 +119,7 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """A cut in the program."""
-        return calls.lowering(function, results)
+        return native.lowering(function, results)
 
     def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
         """The lowering of the check puts the answer into an index (`elementwise.py`)."""
@@ -230,8 +229,8 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
         return updates.stepping(lambda *inputs: (), steps, count), False, lambda error: None
     start = partial(_started, program, scope, engine)
     names = list(inputs), list(outputs)
-    if calls.has_calls(scope):
-        call = engine.by_arrays(calls.in_parts(scope, *names, start))
+    if native.has_calls(scope):
+        call = engine.by_arrays(native.in_parts(scope, *names, start))
     else:
         call = engine.calling(start(model(scope, inputs, outputs, "program")), *names)
     if scope.printed:
@@ -248,7 +247,7 @@ def _frozen(program: Program, engine: OnnxRuntime, arrays: Mapping[int, np.ndarr
     """
     kept = {f"x{i}": array for i, array in arrays.items()}
     scope, inputs, outputs, _ = _built(program, "Scan", kept)
-    if not outputs or scope.printed or calls.has_calls(scope):
+    if not outputs or scope.printed or native.has_calls(scope):
         return None
     if applies("onnxruntime.folding"):
         fold(scope, list(outputs))

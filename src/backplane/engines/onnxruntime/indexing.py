@@ -11,7 +11,7 @@ from backplane.engines.onnxruntime.builder import (
     Size,
     Symbol,
     chosen,
-    current,
+    current_scope,
     ints,
     node,
     nodes,
@@ -166,7 +166,7 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     """Zeros of a matrix's shape with rows added at places."""
     zeros = constant_of(shape, 0, rows.dtype)
     places = places.cast("int64")
-    if current().root.serial:
+    if current_scope().root.serial:
         at = places.reshape((rows.size(0), 1))
         return node("ScatterND", zeros, at, rows, reduction="add")
     # On several threads `ScatterND` loses additions, and `ScatterElements` is slow but for vectors.

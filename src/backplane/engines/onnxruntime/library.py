@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto
-from onnxruntime.capi import onnxruntime_pybind11_state as native
+from onnxruntime.capi import onnxruntime_pybind11_state as bindings
 
 from backplane.core import spec
 from backplane.engines.table import NOTHING
@@ -57,7 +57,7 @@ def session(
     without: Collection[str] = (),
     providers: Sequence[str] = (CPU,),
     contents: Mapping[str, np.ndarray] = NOTHING,
-) -> native.InferenceSession:
+) -> bindings.InferenceSession:
     """A session of ONNX Runtime, `without` some of its optimizers. The Python class around it is
     left out: its `run` takes a microsecond more per input.
 
@@ -76,20 +76,20 @@ def session(
     if contents:
         values = [ort_value(array) for array in contents.values()]
         options.add_external_initializers(list(contents), values)
-    made = native.InferenceSession(options, model, False, False)
+    made = bindings.InferenceSession(options, model, False, False)
     made.initialize_session(list(providers), [{}] * len(providers), set(without))
     return made
 
 
-_CPU = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
+_CPU = bindings.OrtDevice(bindings.OrtDevice.cpu(), bindings.OrtDevice.default_memory(), 0)
 
 
 def ort_value(array: np.ndarray) -> ort.OrtValue:
     """A tensor of ONNX Runtime over the memory of the array, which it keeps alive."""
-    return ort.OrtValue(native.OrtValue.ortvalue_from_numpy(array, _CPU), array)
+    return ort.OrtValue(bindings.OrtValue.ortvalue_from_numpy(array, _CPU), array)
 
 
 __all__ = [
     "CPU", "DIVIDING", "DTYPES", "ELEMENT_TYPES", "IMPRECISE", "IR_VERSION", "OPSET", "THREADS",
-    "native", "ort", "ort_value", "session",
+    "bindings", "ort", "ort_value", "session",
 ]  # fmt: skip

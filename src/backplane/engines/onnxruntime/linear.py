@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backplane.core.spec import is_float
 from backplane.engines.factorizations import is_half
-from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, vector
+from backplane.engines.onnxruntime.builder import Symbol, current_scope, ints, node, number, vector
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
 from backplane.engines.onnxruntime.sizes import total
 from backplane.engines.table import Table
@@ -20,7 +20,7 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
         return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
     inner = x.size(x.rank - 2 if transpose_x else x.rank - 1)
     if x.rank > 2:
-        current().root.stacks = True
+        current_scope().root.stacks = True
     y = node("MatMul", _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
     if x.rank == 2 or (isinstance(inner, int) and inner):
         return y

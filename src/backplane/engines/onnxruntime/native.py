@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import on_arrays
-from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, current
+from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, current_scope
 from backplane.engines.onnxruntime.model import CALL, model, names_read
 from backplane.engines.table import Lowering, Value
 
@@ -32,7 +32,7 @@ def lowering(
     call = on_arrays(function, results)
 
     def lower(*operands: Symbol) -> list[Symbol]:
-        scope = current()
+        scope = current_scope()
         assert results is not None
         assert scope.parent is None, "loops and branches around it are run by Python"
         names = scope.add(CALL, operands, len(results), {"call": call, "what": what})

@@ -13,7 +13,7 @@ import numpy as np
 
 from backplane.engines.base import Engine
 from backplane.engines.onnxruntime.engine import GPUS, Call, OnnxRuntime
-from backplane.engines.onnxruntime.library import CPU, native, ort
+from backplane.engines.onnxruntime.library import CPU, bindings, ort
 from backplane.engines.table import Value
 
 
@@ -31,13 +31,13 @@ class DeviceEngine(OnnxRuntime):
         gpus = [p for p in ort.get_available_providers() if p in GPUS and kind == "gpu"]
         # What a GPU has no kernel for runs on the CPU.
         self.providers = (*gpus, CPU)
-        place = native.OrtDevice.cuda() if gpus else native.OrtDevice.cpu()
-        self._place = native.OrtDevice(place, native.OrtDevice.default_memory(), int(index))
+        place = bindings.OrtDevice.cuda() if gpus else bindings.OrtDevice.cpu()
+        self._place = bindings.OrtDevice(place, bindings.OrtDevice.default_memory(), int(index))
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy on the device."""
         copy = np.array(array, dtype or array.dtype.name, order="C")
-        return ort.OrtValue(native.OrtValue.ortvalue_from_numpy(copy, self._place), copy)
+        return ort.OrtValue(bindings.OrtValue.ortvalue_from_numpy(copy, self._place), copy)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of the content."""
@@ -58,7 +58,7 @@ class DeviceEngine(OnnxRuntime):
         place = self._place
 
         def run(*values: Value) -> tuple[Value, ...]:
-            binding = native.SessionIOBinding(made)
+            binding = bindings.SessionIOBinding(made)
             for name, value in zip(inputs, values, strict=True):
                 binding.bind_ortvalue_input(name, value._ortvalue)
             for name in outputs:
@@ -71,7 +71,7 @@ class DeviceEngine(OnnxRuntime):
                 binding.synchronize_outputs()
             except RuntimeError as error:
                 # The library's own errors have lost their kind here.
-                raise native.InvalidArgument(str(error)) from error
+                raise bindings.InvalidArgument(str(error)) from error
             return tuple([ort.OrtValue(value) for value in binding.get_outputs()])
 
         return run

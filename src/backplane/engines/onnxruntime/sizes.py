@@ -9,7 +9,7 @@ from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
     Symbol,
-    current,
+    current_scope,
     ints,
     node,
     number,
@@ -38,7 +38,7 @@ def as_size(value: Symbol | int) -> Size:
         return value
     if value.array is not None:
         return int(value.array)
-    size: Symbol | None = current().find(("size", value.name))
+    size: Symbol | None = current_scope().find(("size", value.name))
     return size or node("Reshape", value.cast("int64"), ints(1), shape=(1,))
 
 
@@ -47,7 +47,7 @@ def as_scalar(n: Size) -> Symbol:
     if isinstance(n, int):
         return number(n, "int32")
     scalar = node("Reshape", n, ints(), shape=()).cast("int32")
-    current().note(("size", scalar.name), n)
+    current_scope().note(("size", scalar.name), n)
     return scalar
 
 

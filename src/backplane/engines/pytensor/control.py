@@ -1,6 +1,6 @@
 """Branches and loops over closed graphs.
 
-In our own mode each is one `Kernel`, and NumPy's loops run it. PyTensor's own modes, and users'
+In our own mode each is one `ArrayOp`, and NumPy's loops run it. PyTensor's own modes, and users'
 graphs, get PyTensor's operations `IfElse` and `Scan`.
 """
 
@@ -23,7 +23,7 @@ from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, calls_natives
 from backplane.engines.programs import Scanning
-from backplane.engines.pytensor.kernel import lowering
+from backplane.engines.pytensor.array_op import lowering
 from backplane.engines.pytensor.library import number, size, type_of, with_shape
 from backplane.engines.table import Lowering, Table, Value
 

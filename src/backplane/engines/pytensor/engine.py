@@ -21,8 +21,8 @@ from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import natives
 from backplane.engines.programs import Function, Program, emitted_line
 from backplane.engines.pytensor import control, native
+from backplane.engines.pytensor.array_op import array_ops
 from backplane.engines.pytensor.fast.linker import ARRAYS
-from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of, with_shape
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 
@@ -37,7 +37,7 @@ class PyTensorEngine(ArrayEngine):
 
     def __init__(self) -> None:
         rooms = Table.of_rooms(__package__, control.lowerings(self), natives(self))
-        self.table = Table.joined(rooms, kernels(self, rooms)).wrapped(_noted)
+        self.table = Table.joined(rooms, array_ops(self, rooms)).wrapped(_noted)
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -109,7 +109,7 @@ class PyTensorEngine(ArrayEngine):
     # --- programs ---------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Whether our own mode runs it: PyTensor's linkers do not know what `Kernel` writes to."""
+        """Whether our own mode runs it: PyTensor's linkers do not know what `ArrayOp` writes to."""
         return _mode(options) is ARRAYS
 
     def compile(self, program: Program) -> Function:

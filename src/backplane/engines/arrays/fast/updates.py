@@ -16,7 +16,7 @@ import numpy as np
 from backplane.core.source import Source
 from backplane.core.spec import Spec
 from backplane.engines.arrays.indexing import checked_rows
-from backplane.engines.formulas import STEPS, Formula, Lines, counts, formula
+from backplane.engines.formulas import OPTIMIZER_STEPS, Formula, Lines, counts, formula
 from backplane.engines.ownership import Ownership
 from backplane.engines.table import Table, Value
 
@@ -229,7 +229,7 @@ LARGE = Table()
 """Lowerings that pay where a program could not write to its variables otherwise. NumPy's chains of
 operations take 0.3 to 0.5 of the time for small parameters, and as long for large ones."""
 
-for _name in STEPS:
+for _name in OPTIMIZER_STEPS:
     if _name in LEAST:
         TABLE.add(_name, unless=partial(_is_small, _name))(_by_formula(_name))
     else:

@@ -33,7 +33,7 @@ from jax import lax
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Sliding, WindowGrid
-from backplane.engines.jax import native
+from backplane.engines.jax import plain_convolution as plain
 from backplane.engines.jax.fast import depthwise
 from backplane.engines.jax.windows import pad_spatial
 from backplane.engines.table import Ints, Shape, Value
@@ -78,7 +78,7 @@ def conv(x: Value, kernel: Value, *, groups: int, large: float, **window: Any) -
         return _each_group(partial(conv, groups=1, large=large, **window), x, kernel, groups)
     if _is_point(kernel.shape) or _is_larger(kernel.shape, x.shape):
         return _product(x, kernel, **window)
-    return native.conv(x, kernel, groups=1, **window)
+    return plain.conv(x, kernel, groups=1, **window)
 
 
 def input_grad(
@@ -142,7 +142,7 @@ def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
 
 def _transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Value:
     """The gradient of a product. It is computed once, whoever reads it."""
-    return lax.optimization_barrier(native.transposed(linear, shape, g))
+    return lax.optimization_barrier(plain.transposed(linear, shape, g))
 
 
 # --- gradients in the layout of the forward convolution: batch first, channels last ---------------
@@ -163,7 +163,7 @@ def _input_grad(
         padding=at.gradient_pairs,
         lhs_dilation=strides,
         rhs_dilation=dilation,
-        dimension_numbers=native.layout(len(strides)),
+        dimension_numbers=plain.layout(len(strides)),
     )
 
 
@@ -182,7 +182,7 @@ def _kernel_grad(
         window_strides=dilation,
         padding=[(a, b - rest) for (a, b), rest in zip(at.pairs, at.rest, strict=True)],
         rhs_dilation=strides,
-        dimension_numbers=native.layout(len(strides)),
+        dimension_numbers=plain.layout(len(strides)),
     )
     return lax.transpose(gradient, (*spatial, 0, channels))
 

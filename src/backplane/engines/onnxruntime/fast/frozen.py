@@ -22,7 +22,7 @@ from weakref import ref
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.onnxruntime.library import native
+from backplane.engines.onnxruntime.library import bindings
 from backplane.engines.programs import Program
 from backplane.engines.table import Value
 
@@ -32,7 +32,7 @@ Build = Callable[[Mapping[int, np.ndarray]], Call | None]
 there is nothing to gain.
 """
 
-FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
+FAILURES = (bindings.Fail, bindings.InvalidArgument, bindings.RuntimeException)
 
 CALLS = 16
 """Calls with the same values before the first session is made: that takes as long as some of them.

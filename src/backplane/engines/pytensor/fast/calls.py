@@ -31,7 +31,7 @@ from backplane.engines.arrays.elementwise import masked, on_arrays, select, sigm
 from backplane.engines.arrays.linear import for_blas
 from backplane.engines.arrays.reductions import cumulative_product, cumulative_sum, summed
 from backplane.engines.arrays.shaping import filled
-from backplane.engines.pytensor.kernel import Kernel
+from backplane.engines.pytensor.array_op import ArrayOp
 from backplane.engines.table import Value
 
 
@@ -349,7 +349,7 @@ def _increment(x: Value, index: Any, y: Value) -> None:
 
 
 @call_of.register
-def _(op: Kernel, node: Apply) -> Call:
+def _(op: ArrayOp, node: Apply) -> Call:
     view = op.primitive.memory is Memory.ANY
     if op.primitive.in_place or not op.multiple:
         return Call(op.function, node.inputs, view)

@@ -23,8 +23,8 @@ from backplane.core.registry import primitive
 from backplane.core.source import Source
 from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.programs import Function
+from backplane.engines.pytensor.array_op import ArrayOp
 from backplane.engines.pytensor.fast.calls import Call, call_of
-from backplane.engines.pytensor.kernel import Kernel
 
 
 class Emission:
@@ -129,7 +129,7 @@ class Emission:
 
 def _writes(node: Apply) -> bool:
     """Whether a node leaves calls to be done which write over its operands."""
-    return isinstance(node.op, Kernel) and primitive(node.op.name).in_place
+    return isinstance(node.op, ArrayOp) and primitive(node.op.name).in_place
 
 
 class ArrayLinker(JITLinker):

@@ -102,20 +102,20 @@ def call(function: Any, traced: Function, retry: str, careful: bool = False) -> 
     elsewhere = traced if careful else function
     if context is None or not applies("tensorflow.direct"):
         return _retrying(elsewhere, traced, retry)
-    current = context.context()
+    runtime = context.context()
     name = function.name.decode()
     count = len(function.outputs)
     captured = function.captured_inputs
-    options = current.function_call_options.as_attrs()
+    options = runtime.function_call_options.as_attrs()
     if careful:
         options["config_proto"] = _without_arithmetic(options["config_proto"])
     attributes = tuple(item for pair in options.items() for item in pair)
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        if not current.executing_eagerly() or record.could_possibly_record():
+        if not runtime.executing_eagerly() or record.could_possibly_record():
             return elsewhere(*inputs)
         try:
-            return tuple(execute(name, count, [*inputs, *captured], attributes, current))
+            return tuple(execute(name, count, [*inputs, *captured], attributes, runtime))
         except tf.errors.InvalidArgumentError as error:
             if retry not in error.message:
                 raise

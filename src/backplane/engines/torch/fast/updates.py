@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from backplane.engines.arrays.fast.updates import split
-from backplane.engines.formulas import STEPS, Instructions, counts, formula
+from backplane.engines.formulas import OPTIMIZER_STEPS, Instructions, counts, formula
 from backplane.engines.ownership import Ownership
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import rows_of
@@ -270,7 +270,7 @@ def _by_formula(name: str) -> Callable[..., Later]:
     return update
 
 
-for _name in STEPS:
+for _name in OPTIMIZER_STEPS:
     if _name not in TABLE:
         TABLE.add(_name)(_by_formula(_name))
 _adam_by_formula = _by_formula("adam_update")

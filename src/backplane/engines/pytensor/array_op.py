@@ -24,7 +24,7 @@ from backplane.engines.pytensor.fast.updates import loop
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.table import Axes, Lowering, Table, Value
 
-KERNELS = Table.of_rooms(
+LOWERINGS = Table.of_rooms(
     "backplane.engines.arrays",
     {
         name: entry._replace(function=partial(entry.function, loop=loop))
@@ -41,7 +41,7 @@ Wanted = tuple[bool, ...] | None
 """A flag for each result that is read; None for all of them."""
 
 
-class Kernel(Op):
+class ArrayOp(Op):
     """A primitive computed by a function on NumPy arrays.
 
     Every linker of PyTensor can call it; PyTensor differentiates through it by our own gradient
@@ -86,7 +86,7 @@ class Kernel(Op):
 
     def _function(self) -> Lowering:
         """A function of arrays for the operands, which gives one array or several."""
-        entry = KERNELS.get(self.name) or get("numpy").table[self.name]
+        entry = LOWERINGS.get(self.name) or get("numpy").table[self.name]
         wanted = {"wanted": self.wanted} if entry.wanted else {}
         return entry.lowering(self.specs, {**self.params, **wanted})
 
@@ -146,17 +146,17 @@ def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
 def lowering(
     engine: Engine, name: str, specs: Sequence[Spec], *, wanted: Wanted = None, **params: Any
 ) -> Lowering:
-    """A primitive as a `Kernel`, as a function of variables."""
-    kernel = Kernel(engine, name, _completed(name, specs), params, wanted)
+    """A primitive as an `ArrayOp`, as a function of variables."""
+    op = ArrayOp(engine, name, _completed(name, specs), params, wanted)
 
     def lower(*operands: Value) -> Any:
-        results = kernel(*operands, return_list=True)
-        if kernel.primitive.in_place:
+        results = op(*operands, return_list=True)
+        if op.primitive.in_place:
             return results, ()  # The calls that write come out of the linked program.
-        if not kernel.multiple:
+        if not op.multiple:
             return results[0]
         given = iter(results)
-        return [next(given) if yes else None for yes in kernel.wanted]
+        return [next(given) if yes else None for yes in op.wanted]
 
     return lower
 
@@ -168,11 +168,11 @@ def _is_decomposed(
     return is_half(specs) or all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
 
 
-def kernels(engine: Engine, rooms: Table) -> Table:
-    """Lowerings to `Kernel` of what PyTensor's own rooms lack."""
+def array_ops(engine: Engine, rooms: Table) -> Table:
+    """Lowerings to `ArrayOp` of what PyTensor's own rooms lack."""
     table = Table()
-    for name in KERNELS.keys() - rooms.keys() - COMPOSED:
-        entry = KERNELS[name]
+    for name in LOWERINGS.keys() - rooms.keys() - COMPOSED:
+        entry = LOWERINGS[name]
         facts = {"reads": entry.reads, "wanted": entry.wanted, "unless": entry.unless}
         table.build(name, **facts)(partial(lowering, engine, name))
     for name in ("softmax", "log_softmax", "logsumexp"):

@@ -10,7 +10,7 @@ import jax
 from backplane.engines.table import Lowering, Shape, Value, host_shape
 
 
-def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
+def compiled(*parameters: str) -> Callable[[Lowering], Lowering]:
     """Decorator: compile a function of several steps, `parameters` being its static arguments.
 
     An eager call then costs one dispatch, as one of `jax.numpy`'s functions does, which are made
@@ -20,18 +20,18 @@ def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
 
 
 def sized(operands: int, *parameters: str) -> Callable[[Lowering], Lowering]:
-    """Decorator: a `kernel` with the parameter `shape`.
+    """Decorator: `compiled` with the parameter `shape`.
 
     The lowering takes the sizes that `shape` leaves open behind its `operands`; the function gets
     the whole shape.
     """
 
     def decorate(function: Lowering) -> Lowering:
-        compiled = kernel("shape", *parameters)(function)
+        run = compiled("shape", *parameters)(function)
 
         def lowering(*values: Value, shape: Shape, **params: object) -> Value:
             whole = host_shape(shape, values[operands:])
-            return compiled(*values[:operands], shape=whole, **params)
+            return run(*values[:operands], shape=whole, **params)
 
         return lowering
 
