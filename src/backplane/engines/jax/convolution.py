@@ -27,10 +27,6 @@ def _on_cpu() -> bool:
     return jax.default_backend() == "cpu" and applies("jax.cpu")
 
 
-def _is_decomposed(specs: Sequence[Spec], **given: Any) -> bool:
-    return _on_cpu() and cpu.is_decomposed(specs, **given)
-
-
 def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) -> None:
     """Register both forms of a primitive; the device decides. `made` compiles either."""
 
@@ -40,7 +36,7 @@ def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) 
             return anywhere(a, b, **given)
         return on_cpu(a, b, large=large, **given)
 
-    @TABLE.build(name, unless=_is_decomposed)
+    @TABLE.build(name, unless=lambda specs, **at: _on_cpu() and cpu.is_decomposed(specs, **at))
     def build(specs: Sequence[Spec], **given: Any) -> Lowering:
         large = limit("jax.strided", specs[0].dtype) if _on_cpu() else None
         return partial(run, large=large, **given)

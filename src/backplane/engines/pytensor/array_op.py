@@ -70,7 +70,10 @@ class ArrayOp(Op):
         results = self._result_specs()
         self.wanted = wanted or (True,) * len(results)
         self.types = [type_of(spec) for spec in self._kept(results)]
-        self.function = self._function()
+        entry = LOWERINGS.get(name) or get("numpy").table[name]
+        given = {**self.params, "wanted": self.wanted} if entry.wanted else self.params
+        self.function = entry.lowering(self.specs, given)
+        """A function of arrays for the operands, which gives one array or several."""
 
     def _result_specs(self) -> Sequence[Spec]:
         results = self.primitive.infer_rule(*self.specs, **self.params)
@@ -83,12 +86,6 @@ class ArrayOp(Op):
     def _kept(self, results: Sequence[Any]) -> list[Any]:
         """The results that are wanted."""
         return [y for y, yes in zip(results, self.wanted, strict=True) if yes]
-
-    def _function(self) -> Lowering:
-        """A function of arrays for the operands, which gives one array or several."""
-        entry = LOWERINGS.get(self.name) or get("numpy").table[self.name]
-        wanted = {"wanted": self.wanted} if entry.wanted else {}
-        return entry.lowering(self.specs, {**self.params, **wanted})
 
     def __str__(self) -> str:
         return self.name

@@ -118,14 +118,11 @@ class Rows(NamedTuple):
     def plus(self, g: Value, indices: Value) -> Rows:
         """The table with `g` added to its rows at the indices."""
         where = _indices(indices, self.spec.shape[0])
-        return self._changed(raw.ResourceScatterAdd, where, g)
+        return self._replace(changes=(*self.changes, (raw.ResourceScatterAdd, where, g)))
 
     def put(self, rows: Value, where: Value) -> Rows:
         """The table with other rows at indices, none of which is negative."""
-        return self._changed(raw.ResourceScatterUpdate, where, rows)
-
-    def _changed(self, kernel: Any, where: Value, g: Value) -> Rows:
-        return self._replace(changes=(*self.changes, (kernel, where, g)))
+        return self._replace(changes=(*self.changes, (raw.ResourceScatterUpdate, where, rows)))
 
     def checks(self) -> list[Value]:
         """Operations that fail if `write` would: by indices behind the end, or where memory is

@@ -73,7 +73,7 @@ def _is_over_groups(x: Spec, parameters: Sequence[Spec], axes: Axes) -> bool:
     return all(t.shape[-2:] == sizes and {1}.issuperset(t.shape[:-2]) for t in parameters)
 
 
-def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float) -> bool:
+def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float = 0.0) -> bool:
     x, *parameters = specs
     ways = (_is_over_rows, _is_over_columns, _is_over_groups)
     return not any(way(x, parameters, axes) for way in ways)
@@ -175,11 +175,11 @@ def _like(image: Value, x: Value) -> Value:
     return image.permute(0, 2, 3, 1).reshape(x.shape)
 
 
-def _has_no_gradient_kernel(specs: Sequence[Spec], *, axes: Axes) -> bool:
-    return _has_no_kernel([specs[1], *specs[4:]], axes=axes, epsilon=0.0)
-
-
-@TABLE.build("normalize_grad", wanted=True, unless=_has_no_gradient_kernel)
+@TABLE.build(
+    "normalize_grad",
+    wanted=True,
+    unless=lambda specs, *, axes: _has_no_kernel([specs[1], *specs[4:]], axes=axes),
+)
 def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool]) -> Lowering:
     """The kernels of their gradients."""
     mask = [*wanted, False, False][:3]

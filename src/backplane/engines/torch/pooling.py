@@ -144,10 +144,6 @@ class _Kernels:
         return self._total(plan.pad(x.new_ones((1, *plan.sizes, 1))))
 
 
-def _lacks_kernel(specs: Sequence[Spec], **params: Any) -> bool:
-    return specs[0].dtype in SIGNED
-
-
 def _builder(method: Callable[..., Any], operand: int) -> Callable[..., Lowering]:
     """A builder for `method` of the pooling over the spatial axes of one of the operands."""
 
@@ -158,7 +154,9 @@ def _builder(method: Callable[..., Any], operand: int) -> Callable[..., Lowering
     return build
 
 
-TABLE.build("max_pool", unless=_lacks_kernel)(_builder(_Kernels.max, 0))
+TABLE.build("max_pool", unless=lambda specs, **at: specs[0].dtype in SIGNED)(
+    _builder(_Kernels.max, 0)
+)
 TABLE.build("max_pool_grad", reads=(0, 1, 3))(_builder(_Kernels.max_grad, 1))
 TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 

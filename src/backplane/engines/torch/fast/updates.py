@@ -69,28 +69,21 @@ def _taken(x: Value, like: Value) -> bool:
     return x.stride() == like.stride() and _ownership.take(x)
 
 
-def _owned(tensors: Tensors, gs: Tensors) -> list[Value]:
+def _owned(tensors: Tensors, likes: Tensors, in_order: bool = False) -> list[Value]:
     """The tensors themselves where they are a step's own, or become so, else copies that are.
 
-    A copy has the order of its gradient in memory. That of a convolution's kernel is the one that
-    PyTorch's convolutions take: a kernel in K's order would be copied at each call.
+    A copy of a parameter has the order of its gradient in memory. That of a convolution's kernel is
+    the one that PyTorch's convolutions take: a kernel in K's order would be copied at each call.
+    With `in_order`, all have the order of the others, as fused kernels expect it of states.
     """
-    pairs = zip(tensors, gs, strict=True)
-    return [x if hasattr(x, _OWN) or _taken(x, g) else _copied(x, g) for x, g in pairs]
-
-
-def _states(tensors: Tensors, ps: Tensors) -> list[Value]:
-    """The same, with the elements in the order of the parameters, which fused kernels expect."""
-    return [
-        x if (hasattr(x, _OWN) and x.stride() == p.stride()) or _taken(x, p) else _copied(x, p)
-        for x, p in zip(tensors, ps, strict=True)
-    ]
-
-
-def _copied(x: Value, like: Value) -> Value:
-    made = torch.empty_like(like).copy_(x)
-    setattr(made, _OWN, True)
-    return made
+    owned = []
+    for x, like in zip(tensors, likes, strict=True):
+        fits = hasattr(x, _OWN) and not (in_order and x.stride() != like.stride())
+        if not (fits or _taken(x, like)):
+            x = torch.empty_like(like).copy_(x)
+            setattr(x, _OWN, True)
+        owned.append(x)
+    return owned
 
 
 def _in_order_of(ps: Tensors, gs: Tensors) -> list[Value]:
@@ -177,7 +170,7 @@ def momentum_update(
     decay, a, b = _number(momentum), _rate(gain), _rate(step)
     ps, ms, gs = split(tensors, 3)
     ps = _owned(ps, gs)
-    ms = _states(ms, ps)
+    ms = _owned(ms, ps, in_order=True)
     fits = decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0])
     if fits and not isinstance(a, torch.Tensor):
         gs = _in_order_of(ps, gs)
@@ -208,7 +201,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     if not usual or any(not hasattr(v, _OWN) and bool((v < 0).any()) for v in vs):
         return _adam_by_formula(rate, beta1, beta2, epsilon, *tensors)
     ps = _owned(ps, gs)
-    ms, vs = _states(ms, ps), _states(vs, ps)
+    ms, vs = [_owned(xs, ps, in_order=True) for xs in (ms, vs)]
     gs = _in_order_of(ps, gs)
     steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
     a = a.to(torch.float32) if isinstance(a, torch.Tensor) else a
@@ -261,7 +254,7 @@ def _by_formula(name: str) -> Callable[..., Later]:
         rule = formula(name, tuple(params.items()), fuses)
         ps, *states, gs = split(operands[count:], replaces + 1)
         ps = _owned(ps, gs)
-        own = [ps, *[_states(xs, ps) for xs in states]]
+        own = [ps, *[_owned(xs, ps, in_order=True) for xs in states]]
         scratch = [[torch.empty_like(p) for p in ps] for _ in range(rule.scratch)]
         do = _Listwise()
         rule.run(do, rule.known(numbers), [*own, _in_order_of(ps, gs), *scratch])

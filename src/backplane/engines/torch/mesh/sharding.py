@@ -8,7 +8,7 @@ so that a lowering of a single process runs as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -43,8 +43,6 @@ MOST_PLANS = 256
 """The plans that are kept for each operation of a program. Each combination of shapes and layouts
 needs one."""
 
-Params = Mapping[str, Any]
-
 AS_THEY_ARE = ("dim", "barrier")
 """Lowerings that read no elements."""
 
@@ -70,7 +68,7 @@ class Operation:
     """A primitive over a mesh, as a lowering."""
 
     def __init__(
-        self, mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], params: Params
+        self, mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], /, **params: Any
     ) -> None:
         self.mesh, self.name, self.entry = mesh, name, entry
         self.specs, self.params = specs, params
@@ -293,7 +291,7 @@ def over(mesh: DeviceMesh, known: Mesh, table: Table) -> Table:
         decomposes = op.decomposition and entry.unless is not is_half  # Factors: halves alone.
         if op.in_place or (decomposes and not has_rule(op)):
             continue
-        kind = _observer if op.effect and op.memory is Memory.VIEW else _operation
+        kind: Any = _observer if op.effect and op.memory is Memory.VIEW else Operation
         made[name] = entry._replace(
             function=partial(kind, mesh, name, entry), builds=True, out=0, into=False, over=None,
             view=False,
@@ -313,17 +311,11 @@ def over(mesh: DeviceMesh, known: Mesh, table: Table) -> Table:
     return made
 
 
-def _operation(
-    mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], **params: Any
-) -> Lowering:
-    return Operation(mesh, name, entry, specs, params)
-
-
 def _observer(
     mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], **params: Any
 ) -> Lowering:
     """A lowering that looks at its operand, all of it, and returns it."""
-    look = Operation(mesh, name, entry, specs, params).plain
+    look = Operation(mesh, name, entry, specs, **params).plain
 
     def lowering(x: Value) -> Value:
         look(gathered(x))
@@ -334,6 +326,6 @@ def _observer(
 
 def rows(mesh: DeviceMesh, plain: Rows) -> Rows:
     """The operations of loops on values, over a mesh."""
-    of = Operation(mesh, UNBIND, Entry(plain.of), (), {})
-    stack = Operation(mesh, STACK, Entry(lambda *xs: plain.stack(xs)), (), {})
+    of = Operation(mesh, UNBIND, Entry(plain.of), ())
+    stack = Operation(mesh, STACK, Entry(lambda *xs: plain.stack(xs)), ())
     return Rows(of=of, stack=lambda xs: stack(*xs), zeros=plain.zeros)
