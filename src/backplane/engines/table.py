@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -76,6 +77,12 @@ class Entry(NamedTuple):
 
 
 NOTHING: Mapping[Any, Any] = {}
+
+
+def element_count(spec: Spec) -> int:
+    """The number of elements of a tensor; 0 if a size is not known."""
+    return math.prod([n or 0 for n in spec.shape])
+
 
 ROOMS = (
     "elementwise", "reductions", "groups", "linear", "shaping", "indexing", "convolution",

@@ -24,6 +24,7 @@ class ArrayEngine(Engine):
     optimizers write, to arrays that an earlier step has made.
     """
 
+    takes_arrays = True
     holds_arrays = True
     writes_over = True
 

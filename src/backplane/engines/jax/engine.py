@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from backplane.engines.fast import applies
 from backplane.engines.jax import as_pytrees, control, memory, unknown
 from backplane.engines.jax.fast import cpu, ynnpack
 from backplane.engines.programs import Function, Program, writing
-from backplane.engines.table import Lowering, Table, Value
+from backplane.engines.table import Lowering, Table, Value, element_count
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""
@@ -115,7 +114,7 @@ class JaxEngine(Engine):
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray] | None:
         """A copy to write to. Large results are waited for: a failing copy ends the process."""
-        small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
+        small = spec.is_static and element_count(spec) <= SMALL
         return np.array if small else lambda value: np.array(value.block_until_ready())
 
     def constant(self, value: Any, dtype: str | None = None) -> Value:

@@ -115,6 +115,7 @@ def softmax(x: Value, *, axis: int) -> Value:
 
 
 def _has_many(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> bool:
+    """Whether the kernel may lose digits: of float64, and of more than so many numbers."""
     sizes = [specs[0].shape[axis] or math.inf for axis in axes]
     return is_wide(specs) or math.prod(sizes) > PRECISE_ROW
 

@@ -39,7 +39,6 @@ class NumPyEngine(TakesFunctions, ArrayEngine):
     """Programs run as emitted. The table is that of `engines.arrays`."""
 
     name = "numpy"
-    takes_arrays = True
     library = "numpy"
     native_types = (np.ndarray, np.generic)
     hashable = ("{x}.shape", "{x}.dtype")

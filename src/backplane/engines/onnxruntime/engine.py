@@ -7,7 +7,6 @@ array that the last one gave. ONNX Runtime's own tensors, which have no operator
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,7 +43,7 @@ from backplane.engines.onnxruntime.library import (
 )
 from backplane.engines.onnxruntime.model import model, named, named_only
 from backplane.engines.programs import Line, Program, located
-from backplane.engines.table import NOTHING, Lowering, Table, Value
+from backplane.engines.table import NOTHING, Lowering, Table, Value, element_count
 
 Call = Callable[..., tuple[Value, ...]]
 FailingLine = Callable[[BaseException], Line | None]
@@ -75,7 +74,6 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (bindings.InvalidArgument,)
     shortage = "(?<!pre-)[Aa]llocat"
-    takes_arrays = True
     holds_arrays = False
     first_size = staticmethod(_first_size)
 
@@ -306,12 +304,9 @@ def _threads(program: Program) -> int:
     which takes milliseconds to make. A pool for all sessions would also be forced on sessions that
     the user makes.
     """
-    count = 0
-    for spec in (*program.inputs, *program.outputs):
-        if not spec.is_static:
-            return THREADS
-        count += math.prod([n or 0 for n in spec.shape])
-    return THREADS if count > SMALL else 1
+    specs = [*program.inputs, *program.outputs]
+    small = all(spec.is_static for spec in specs) and sum(map(element_count, specs)) <= SMALL
+    return 1 if small else THREADS
 
 
 def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Call:

@@ -18,7 +18,7 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.indexing import checked_rows
 from backplane.engines.formulas import OPTIMIZER_STEPS, Formula, Lines, counts, formula
 from backplane.engines.ownership import Ownership
-from backplane.engines.table import Table, Value
+from backplane.engines.table import Table, Value, element_count
 
 TABLE = Table()
 
@@ -116,7 +116,7 @@ def _is_small(name: str, specs: Sequence[Spec], **params: bool) -> bool:
     """Whether the chain of operations is faster than the step."""
     numbers, replaces = counts(name)
     variables = specs[numbers : numbers + (len(specs) - numbers) // (replaces + 1)]
-    total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
+    total = sum(map(element_count, variables))
     return total < LEAST[name] * len(variables)
 
 

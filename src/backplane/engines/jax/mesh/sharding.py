@@ -130,13 +130,9 @@ class MeshEngine(JaxEngine):
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """All parts together."""
-        return super().to_numpy(self._here(value))
-
-    def _here(self, value: Value) -> Value:
-        """A value that this process has as a whole."""
-        if _is_local(value) or value.is_fully_replicated:
-            return value
-        return jax.jit(lambda x: x, out_shardings=self._sharding(None))(value)
+        if not (_is_local(value) or value.is_fully_replicated):
+            value = jax.jit(lambda x: x, out_shardings=self._sharding(None))(value)
+        return super().to_numpy(value)
 
 
 def _is_local(value: Any) -> bool:

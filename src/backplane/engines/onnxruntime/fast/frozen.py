@@ -13,7 +13,6 @@ hold them. So what training replaces is freed at once, and the session at the ne
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from operator import itemgetter
@@ -24,7 +23,7 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.library import bindings
 from backplane.engines.programs import Program
-from backplane.engines.table import Value
+from backplane.engines.table import Value, element_count
 
 Call = Callable[..., tuple[Value, ...]]
 Build = Callable[[Mapping[int, np.ndarray]], Call | None]
@@ -120,4 +119,4 @@ def settled(program: Program, run: Call, build: Build) -> Call:
 
 def size(spec: Spec) -> int:
     """The bytes of a variable."""
-    return math.prod([n or 0 for n in spec.shape]) * np.dtype(spec.dtype).itemsize
+    return element_count(spec) * np.dtype(spec.dtype).itemsize

@@ -8,7 +8,6 @@ written to.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +17,7 @@ from backplane.engines.arrays.fast import updates
 from backplane.engines.formulas import counts
 from backplane.engines.onnxruntime.builder import Symbol
 from backplane.engines.programs import Program
-from backplane.engines.table import Table, Value
+from backplane.engines.table import Table, Value, element_count
 
 TABLE = Table()
 
@@ -68,7 +67,7 @@ def _is_small(name: str, specs: Sequence[Spec], **params: bool) -> bool:
     variables = _variables(name, specs)
     if name.startswith("rows_") and max((spec.shape[0] or 0) for spec in variables) >= ROWS:
         return False
-    total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
+    total = sum(map(element_count, variables))
     return total < LARGE or total < MEAN * len(variables)
 
 

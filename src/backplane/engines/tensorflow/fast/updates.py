@@ -18,7 +18,7 @@ from backplane.core.spec import Spec
 from backplane.engines.fast import applies
 from backplane.engines.kernels import limit
 from backplane.engines.programs import Function, Program, writing
-from backplane.engines.table import Value
+from backplane.engines.table import Value, element_count
 from backplane.engines.tensorflow.indexing import Rows
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -55,7 +55,7 @@ def in_place(program: Program) -> Places:
 
 
 def _is_large(spec: Spec) -> bool:
-    return spec.is_static and math.prod([n or 0 for n in spec.shape]) >= LARGE
+    return element_count(spec) >= LARGE
 
 
 def kept(value: Value) -> Value:
