@@ -43,7 +43,7 @@ def values_are_known(x: Value) -> bool:
 
 def only_values_count(*tensors: Value) -> bool:
     """Whether neither a tape nor anybody else follows what is done with `tensors`."""
-    if forward_ad._current_level >= 0 or _is_followed():
+    if _is_followed() or forward_ad._current_level >= 0:
         return False
     return not any(x.requires_grad or type(x) is not torch.Tensor for x in tensors)
 
