@@ -23,7 +23,7 @@ from backplane import engines
 from backplane.compile.program import clear_programs
 from backplane.core.spec import Spec
 from backplane.engines.programs import Program
-from backplane.engines.tensorflow import ENGINE
+from backplane.engines.tensorflow import ENGINE, engine
 from backplane.engines.tensorflow.fast import direct
 from engines import lowerings
 from spying import Spy
@@ -158,15 +158,20 @@ def test_a_program_is_traced_once_for_all_sizes() -> None:
     assert len(traces) == 1
 
 
-def test_what_is_short_and_evaluated_makes_no_graph(spied: Spy) -> None:
+def test_what_is_evaluated_makes_a_graph_if_it_is_long_and_only_after_some_calls(
+    spied: Spy,
+) -> None:
     clear_programs()
     graphs = spied(direct, "call")
     w = K.variable(rng.normal(size=(3, 3)))
     short, deep = K.tanh(K.dot(w, w) + 1.0), w
     for _ in range(9):
         deep = K.tanh(deep)
-    K.eval(short)
-    assert graphs == []
+    expected = [K.eval(y) for y in (short, deep)]
+    for _ in range(engine.FEW):
+        assert graphs == []
+        for y, want in zip((short, deep), expected, strict=True):
+            np.testing.assert_allclose(K.eval(y), want, rtol=1e-6)
     for y in (deep, K.foldl(lambda a, row: K.tanh(a) + row, w)):
         K.eval(y)
         assert len(graphs) == 1

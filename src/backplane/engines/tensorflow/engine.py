@@ -153,17 +153,37 @@ class TensorFlow(Engine):
         """Trace the program once. Unknown sizes stay open.
 
         With `compile=True`, XLA compiles the whole program, with `compile=False` nothing. By
-        default it compiles only the arithmetic of updates of large variables. A short program that
-        runs `once` stays as it was emitted.
+        default it compiles only the arithmetic of updates of large variables. A program that most
+        likely runs `once` is traced only when it has run some times.
         """
         places = updates.in_place(program)
-        if program.options.get("once") and _is_short(program):
-            return updates.keeping(partial(updates.stepwise, program, places), program, places)
         if program.options.get("compile"):  # XLA writes no rows in place.
             program = program._replace(tables=frozenset())
         graphs: list[Any] = []
-        run = updates.keeping(partial(_traced, program, places, graphs), program, places)
+        make = partial(_traced, program, places, graphs)
+        if program.options.get("once") and _LOOPS.isdisjoint(program.operations):
+            make = partial(_stepwise_at_first, program, places, make)
+        run = updates.keeping(make, program, places)
         return located(run, partial(direct.failing_line, graphs))
+
+
+def _stepwise_at_first(
+    program: Program, places: updates.Places, make: updates.Making, handles: Collection[int]
+) -> Function:
+    """The program over handles as it was emitted, until it has run so often that a graph pays."""
+    steps = updates.stepwise(program, places, handles)
+    if len(program.operations) <= SHORT:
+        return steps
+    chosen, left = steps, FEW
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        nonlocal chosen, left
+        left -= 1
+        if left < 0 and chosen is steps and tf.executing_eagerly():
+            chosen = make(handles)
+        return chosen(*inputs)
+
+    return run
 
 
 def _traced(
@@ -270,12 +290,11 @@ SHORT = 8
 """Operations up to which a program is not worth a graph for a few calls. One takes some 8 µs by
 itself; a graph takes 22 µs at each call, but 6 ms and more to make: at 8 operations as much as 200
 calls take longer without it."""
+FEW = 32
+"""Calls for which a longer program is not worth a graph. Of 400 operations, the random numbers of
+one variable, one takes 200 ms to make, and saves 5 ms at each call."""
 
 _LOOPS = frozenset(("scan", "while_loop"))
-
-
-def _is_short(program: Program) -> bool:
-    return len(program.operations) <= SHORT and _LOOPS.isdisjoint(program.operations)
 
 
 def _refuse_unchecked(graph: Any) -> None:
