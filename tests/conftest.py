@@ -26,7 +26,6 @@ from compile_quickly import SETTINGS
 os.environ.update(SETTINGS | os.environ)
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from backplane import backend as K
 from backplane import config, engines
@@ -97,19 +96,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for found in (slow, quick)
     ]
     items[:] = [item for part in parts for item in part]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """As pytest does it, but no fixtures that were quick and did not fail are reported: for most
-    tests, pytest-xdist takes as long to hand the reports on as the test takes.
-    """
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed or report.duration > 0.01:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import mlx.core as mx
 
 from backplane.core.shapes import broadcast_axes
-from backplane.core.spec import Spec
-from backplane.engines.mlx.wide import exp, is_wide
+from backplane.engines.mlx.wide import exp
 from backplane.engines.table import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table(
@@ -103,29 +101,48 @@ PRECISE_ROW = 2048
 """Elements whose sum keeps its digits in MLX's own kernels of the softmax and its logarithm."""
 
 
+def _wide(x: Value) -> Value:
+    return x if x.dtype == mx.float64 else x.astype(mx.float32)
+
+
 @TABLE.add("softmax")
 def softmax(x: Value, *, axis: int) -> Value:
     """`mx.softmax`, which adds up in float32, also if asked for float64, and one by one."""
     if not x.size or (x.dtype != mx.float64 and x.shape[axis] <= PRECISE_ROW):
         return mx.softmax(x, axis, precise=True)
-    wide = x if x.dtype == mx.float64 else x.astype(mx.float32)
-    z = wide - mx.stop_gradient(mx.max(wide, axis, True))
+    z = _below_largest(_wide(x), axis)
     e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
     return (e / total(e, (axis,), True)).astype(x.dtype)
 
 
-def _has_many(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> bool:
-    """Whether the kernel may lose digits: of float64, and of more than so many numbers."""
-    sizes = [specs[0].shape[axis] or math.inf for axis in axes]
-    return is_wide(specs) or math.prod(sizes) > PRECISE_ROW
+@TABLE.add("log_softmax")
+def log_softmax(x: Value, *, axis: int) -> Value:
+    """K's function; MLX would ask for the largest element of an empty axis, and refuse."""
+    if not x.size:
+        return mx.zeros_like(x)
+    z = _below_largest(_wide(x), axis)
+    e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
+    return (z - mx.log(sum_(e, axes=(axis,), keepdims=True))).astype(x.dtype)
 
 
-@TABLE.add("logsumexp", unless=_has_many)
+def _below_largest(x: Value, axis: int) -> Value:
+    return x - mx.stop_gradient(mx.max(x, axis, True))
+
+
+@TABLE.add("logsumexp")
 def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """`mx.logsumexp`, which refuses empty arrays and adds up in float32, one by one."""
     if not x.size:
         return mx.log(mx.sum(_written(x), axes, keepdims))
-    return mx.logsumexp(x, axes, keepdims)
+    if x.dtype != mx.float64 and math.prod([x.shape[axis] for axis in axes]) <= PRECISE_ROW:
+        return mx.logsumexp(x, axes, keepdims)
+    wide = _wide(x)
+    shift = mx.max(wide, axes, True)
+    shift = mx.stop_gradient(mx.where(mx.isinf(shift), mx.zeros_like(shift), shift))
+    z = wide - shift
+    e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
+    y = (mx.log(total(e, axes, True)) + shift).astype(x.dtype)
+    return y if keepdims else mx.squeeze(y, axes)
 
 
 @TABLE.add("sum_to")
