@@ -243,4 +243,14 @@ def maxima_of_padded_negative_numbers(K):
     return {x: values}, [y, z, *K.gradients(K.sum(K.square(y)), [x])], []
 
 
+def product_of_a_dilated_convolution_along_an_unknown_axis(K):
+    """TensorFlow's optimizer took an axis of size 1 for as long as this one, and did not squeeze it."""
+    x = K.placeholder((2, 3, None))
+    k = K.constant(np.random.default_rng(9).normal(size=(3, 3, 2)))
+    y = K.conv1d(x, k, 1, "same", "channels_first", 2)
+    z = K.batch_dot(y, K.constant(np.random.default_rng(225).normal(size=(2, 6, 4))), axes=(2, 1))
+    value = np.random.default_rng(195).normal(size=(2, 3, 6))
+    return {x: value}, [z, *K.gradients(K.sum(K.square(z)), [x])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

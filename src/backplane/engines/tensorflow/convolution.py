@@ -211,9 +211,11 @@ def _conv(x: Value, kernel: Value, window: Window) -> Value:
         return _grouped_conv(x, kernel, window)
     if max(window.strides) > 1:
         return _grouped_conv(x, _inflate(kernel, window), window.inflated)
-    blocks = _Blocks(window, sizes_of(x))
+    batch, *spatial, _ = sizes = sizes_of(x)
+    blocks = _Blocks(window, sizes)
     y = _grouped_conv(blocks.split(x, blocks.around), kernel, blocks.window)
-    return blocks.join(y, blocks.behind)
+    outer = [w.count(n, larger) for w, n in zip(window.axes, spatial, strict=True)]
+    return blocks.join(y, blocks.behind, (batch, *outer, kernel.shape[-1]))
 
 
 def _input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
@@ -224,7 +226,7 @@ def _input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
     blocks = _Blocks(window, sizes)
     gs = blocks.split(g, blocks.behind)
     y = _grouped_input_grad(gs, kernel, blocks.input_sizes(gs), blocks.window)
-    return blocks.join(y, blocks.around)
+    return blocks.join(y, blocks.around, sizes)
 
 
 def _kernel_grad(x: Value, g: Value, window: Window) -> Value:
@@ -271,8 +273,12 @@ class _Blocks:
             input=x, block_shape=ints(self.dilation), paddings=table(paddings)
         )
 
-    def join(self, x: Value, crops: Sequence[tuple[Value, Value]]) -> Value:
-        return raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=table(crops))
+    def join(self, x: Value, crops: Sequence[tuple[Value, Value]], sizes: Sizes) -> Value:
+        """The inverse of `split`. `sizes` are those of the result: TensorFlow's optimizer takes all
+        axes of unknown size for equally long, and would not squeeze the one of size 1 any more.
+        """
+        y = raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=table(crops))
+        return tf.reshape(y, vector(sizes))
 
     def input_sizes(self, gs: Value) -> Sizes:
         """Sizes of the blocks of the input that belong to blocks of the output."""
