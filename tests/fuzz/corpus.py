@@ -253,4 +253,16 @@ def product_of_a_dilated_convolution_along_an_unknown_axis(K):
     return {x: value}, [z, *K.gradients(K.sum(K.square(z)), [x])], []
 
 
+def steps_that_overflow_in_halves_behind_a_softmax(K):
+    """The reference expected NaN alone. ONNX Runtime keeps float16 in float32, and has infinities."""
+    v = K.variable(np.random.default_rng(649).normal(0, 20, (2, 3)), "float16")
+    labels = K.placeholder((None,), dtype="int32")
+    scores = K.softmax(K.reshape(v, (2, 3)))
+    spread = K.var(K.sparse_categorical_crossentropy(K.clip(labels, 0, 2), scores), axis=0)
+    (g,) = K.gradients(K.mean(K.square(v - 1)) * spread, [v])
+    velocity = K.zeros((2, 3), "float16")
+    step = 0.9 * velocity - 0.1 * g
+    return {labels: [4, 4]}, [], [(velocity, step), (v, v + 0.9 * step - 0.1 * g)]
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

@@ -122,7 +122,10 @@ class Freedoms(Noise):
         most = np.max(sizes, axis=node.params["axis"], keepdims=True, initial=0.0)
         apart = self.noise(np.shape(found)) * UNIT[node.spec.dtype] * most
         moved = found + apart if node.op is log_softmax else found * (1 + apart)
-        # The exponential of such a difference may be infinite.
+        # The exponential of such a difference may be infinite. In each second evaluation it is not,
+        # because NaN would hide what other freedoms lead to.
+        if self.number % 2:
+            return moved
         lost = (most * UNIT[node.spec.dtype] > 1) & self.chosen(np.shape(found))
         return np.where(lost, np.nan, moved)
 
