@@ -7,7 +7,6 @@ VENV ?= .venv
 ENGINES ?=
 # Whether to run the tests of the R package: 0 leaves them out.
 export TEST_R ?= 1
-TESTED_R := $(if $(filter 0,$(TEST_R)),,r)
 # What they need, from Debian.
 R_PACKAGES := r-base-core r-cran-reticulate r-cran-testthat
 # Test processes. Each may load several engines, which takes about 2 GB.
@@ -20,7 +19,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 # The pip that knows dependency groups.
 PIP := pip==25.3
-# Python compiles the modules that are imported, which are few: to compile all would take most of the time.
+# Python compiles the modules that are imported, which are few: to compile all would take most of the time. It keeps
+# what it has compiled, even where the environment says that it should not.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 # What `make dist` needs lies in an environment of its own, without any engine.
 DIST_BIN := build/dist-env/bin
@@ -30,13 +31,12 @@ NAMES := $(shell PYTHONPATH=src $(PYTHON) -c 'from backplane.known_engines impor
 UNKNOWN := $(filter-out all $(NAMES),$(ENGINES))
 $(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are $(NAMES) all))
 
-# One thread in each test process: the processes are the parallelism. TF counts its own. Tests start many
-# processes, so Python keeps what it has compiled, even where the environment says that it should not.
+# One thread in each test process: the processes are the parallelism. TF counts its own.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
-	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 PYTHONDONTWRITEBYTECODE=
+	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test suite test-fast fuzz soak reference generate docs dist oldest keras-releases newcomer pythons beside release benchmarks accuracy lint format r clean
+.PHONY: help demo test test-fast fuzz soak reference generate docs dist oldest keras-releases newcomer pythons release benchmarks accuracy lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -75,9 +75,7 @@ demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
 		'$(BIN)/backplane docs keras-3-backend' 'Keras 3 models on any engine' \
 		'$(BIN)/backplane explain conv2d' 'what a function does'
 
-test: lint $(TESTED_R) suite
-
-suite: $(STAMPS)/dev
+test: lint $(if $(filter 0,$(TEST_R)),,r)
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-fast: $(STAMPS)/dev
@@ -148,9 +146,6 @@ newcomer: $(STAMPS)/dev
 # Every Python that the metadata names and this machine has, but for the one of $(VENV).
 pythons:
 	$(TEST_ENV) $(PYTHON) scripts/check_pythons.py
-
-# What CI does while it installs and checks $(VENV), and needs nothing of it.
-beside: $(TESTED_R) pythons
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

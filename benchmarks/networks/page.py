@@ -38,7 +38,7 @@ NOTES = (
     "contained. These lengthen the processor's time too, because they share caches and memory. So "
     "what is over the best by hand and Keras 3, which took turns with ours, can be trusted more "
     "than what is over the fastest of all, which ran at another time, and for some networks on a "
-    "machine that is faster or slower by a factor of up to two.",
+    "machine that is faster or slower, by a factor of two and more.",
     "`first` is the time from an empty program to the first loss: graph, gradients, compilation "
     "and one step, with the library imported and used before. `memory` is the most that the "
     "process held up to the 20th step beyond what it held before the network was built.",

@@ -17,7 +17,7 @@ def on_device(engine: Engine, name: str) -> Engine:
     """
     if "torch" in sys.modules:  # Digits are compared: convolutions on CUDA keep those of float32.
         sys.modules["torch"].backends.cudnn.allow_tf32 = False
-    if not hasattr(engine, "device_engine") or name not in engine.devices():
+    if engine.device_engine is None or name not in engine.devices():
         return engine.on_device(name)
     if (engine, name) not in _placed:
         _placed[engine, name] = engine.device_engine(name)

@@ -57,7 +57,7 @@ def _vdot(a: Any, b: Any, /) -> Tensor:
     return linear.dot(shaping.flatten(x), shaping.flatten(y))
 
 
-@of_newer(np, "vecdot", k="sum")
+@of_newer("vecdot", k="sum")
 def _vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Tensor:
     return reduction.sum(ew.mul(*promoted(x1, x2)), axis)
 
@@ -109,7 +109,7 @@ def _transpose(a: Any, axes: Any = None) -> Tensor:
     return linear.transpose(a) if axes is None else shaping.permute_dimensions(a, axes)
 
 
-@of_newer(np, "matrix_transpose", k="permute_dimensions")
+@of_newer("matrix_transpose", k="permute_dimensions")
 def _matrix_transpose(x: Any, /) -> Tensor:
     return _swapaxes(x, -1, -2)
 
@@ -351,7 +351,7 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     return sh.broadcast_like(cast_to(as_tensor(fill_value), dtype), x)
 
 
-@of_newer(np, "astype", k="cast")
+@of_newer("astype", k="cast")
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     return arithmetic.cast(x, dtype)
 

@@ -294,7 +294,7 @@ def _cumulating(function: Any, newer: str, name: str) -> None:
         y: Tensor = body(shaping.flatten(x), 0) if axis is None else body(x, axis)
         return y
 
-    @of_newer(np, newer, k=name)
+    @of_newer(newer, k=name)
     def standard(x: Any, /, *, axis: Any = None, dtype: Any = None) -> Tensor:
         # As the standard of array libraries says, only vectors may leave the axis out.
         x = as_tensor(x)

@@ -49,9 +49,9 @@ def of(*functions: Any, k: str = "", plain: bool = False) -> Callable[[Function]
     return register
 
 
-def of_newer(module: Any, name: str, k: str) -> Callable[[Function], Function]:
+def of_newer(name: str, k: str) -> Callable[[Function], Function]:
     """Decorator: as `of`, for a function that older releases of NumPy do not have."""
-    function = getattr(module, name, None)
+    function = getattr(np, name, None)
     return of(function, k=k) if function is not None else lambda ours: ours
 
 

@@ -51,10 +51,12 @@ class Engine(Traced, Called, Memory, Natives, Limited, Processes):
             return self
         engines: dict[str, Engine] = self.__dict__.setdefault("_on_device", {})
         if name not in engines:
+            if self.device_engine is None:
+                raise NotImplementedError(f"the engine {self.name!r} chooses its devices by itself")
             engines[name] = self.device_engine(name)
         return engines[name]
 
-    device_engine: ClassVar[type[Any]]
+    device_engine: ClassVar[type[Any] | None] = None
     """The class of engines on one of several devices, made from its name (`engines.placement`)."""
 
     mesh: Mesh | None = None

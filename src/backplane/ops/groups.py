@@ -112,13 +112,16 @@ through_decomposition(gelu_grad)
 # --- SiLU, and with a piecewise linear sigmoid ----------------------------------------------------
 
 
+@partial(ew.gradient_op, precision=Precision.FULL)
+def silu_grad(g: Spec, x: Spec) -> Spec:
+    """The product of g and the derivative of `silu` at x."""
+    return ew.like_both("silu_grad", g, x)
+
+
 silu = unary(
     "silu", "The product of x and its sigmoid, also known as swish.", FLOAT,
     lambda g, y, x: silu_grad(g, x), precision=Precision.FULL, fused=Fused(),
 )  # fmt: skip
-silu_grad: ew.Op = ew.plain_gradient(
-    "silu_grad", "The product of g and the derivative of `silu` at y.", precision=Precision.FULL
-)
 silu.decompose(lambda x: mul(x, ew.sigmoid(x)))
 
 
@@ -131,13 +134,16 @@ def _(g: Tensor, x: Tensor) -> Tensor:
 through_decomposition(silu_grad)
 
 
+@ew.gradient_op
+def hard_silu_grad(g: Spec, x: Spec) -> Spec:
+    """The product of g and the derivative of `hard_silu` at x."""
+    return ew.like_both("hard_silu_grad", g, x)
+
+
 hard_silu = unary(
     "hard_silu", "The product of x and min(max(x + 3, 0), 6) / 6, also known as hard swish.", FLOAT,
     lambda g, y, x: hard_silu_grad(g, x), fused=Fused(),
 )  # fmt: skip
-hard_silu_grad: ew.Op = ew.plain_gradient(
-    "hard_silu_grad", "The product of g and the derivative of `hard_silu` at y."
-)
 
 
 def _clipped(x: Tensor) -> Tensor:
