@@ -38,6 +38,7 @@ np.tensordot(x, x, axes=([0, 2], [0, 2])); np.tensordot(x, x, 3)
 np.einsum("bij,jk->bik", x, m); np.einsum("...i->...", x); np.einsum("i,i", v, v, optimize=True)
 np.sort(x); np.sort(x, axis=1); np.sort(x, None); np.sort(x, 0, kind="stable")
 np.arctan(x); np.arcsin(x); np.arccos(x); np.arctan2(x, a); np.arctan2(1.0, x)
+np.arcsinh(x); np.arccosh(x + 1); np.cbrt(x); np.logaddexp2(x, a)
 np.reshape(x, (2, 12)); np.reshape(x, -1); np.ravel(x); np.transpose(x)
 np.transpose(x, (0, 2, 1)); np.moveaxis(x, 0, -1); np.moveaxis(x, [0, 1], [1, 0])
 np.swapaxes(x, 1, 2); np.expand_dims(x, 0); np.expand_dims(x, (0, -1))
@@ -103,6 +104,23 @@ def test_values_and_gradients(engine, shape):
     for call, tensor in zip(chosen, found, strict=True):
         if call in calls(SMOOTH):
             assert K.gradients(K.sum(tensor), [x])[0] is not None, call
+
+
+FAR = np.array([88.9, -88.9, 1e-7, -1e-7, 0.0, 3e25, -3e25, np.inf, -np.inf, np.nan], "float32")
+
+
+@pytest.mark.parametrize(
+    "call", calls("np.sinh(x); np.cosh(x); np.arcsinh(x); np.cbrt(x); np.hypot(x, 1e-30)"
+                  "; np.hypot(x, x); np.hypot(x, np.inf); np.logaddexp(x, x)"
+                  "; np.logaddexp2(x, 1); np.isfinite(x)"),
+)  # fmt: skip
+def test_far_values(engine, call):
+    """What is finite does not become infinite on the way, nor small numbers 0."""
+    x = K.placeholder((None,))
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(result(call, FAR[:, None, None], None)).ravel()
+    found = K.function([x], [result(call, x[:, None, None], None)])([FAR])[0].ravel()
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)
 
 
 def test_a_program_trains(engine):

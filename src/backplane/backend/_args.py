@@ -20,7 +20,7 @@ from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.core.tracebacks import boundary
 from backplane.engines import engine_of
-from backplane.ops.creation import dim, filled, scalar
+from backplane.ops.creation import dim, filled, like
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import stack
 
@@ -320,7 +320,7 @@ def known_integers(x: Tensor) -> np.ndarray | None:
             size = node.inputs[0].spec.shape[node.params["axis"]]
             if size is None:
                 return None
-            sizes[node] = scalar(size, node.spec.dtype)
+            sizes[node] = like(size, node)
         elif node.op is None:
             if not is_array(node):
                 return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from backplane.core.graph import Tensor
 from backplane.core.hooks import HOOKS
 from backplane.core.shapes import normalize_axes
 from backplane.core.spec import is_float
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops import shaping as sh
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like
 from backplane.ops.lift import as_tensor, cast_to, promoted
 
 Function = Callable[..., Any]
@@ -56,23 +58,6 @@ def _on_floats(body: Function) -> Function:
     return lambda *xs: body(*map(float_tensor, xs))
 
 
-def _like(value: float, x: Tensor) -> Tensor:
-    return scalar(value, x.spec.dtype)
-
-
-def _is_nan(x: Tensor) -> Tensor:
-    return ew.not_equal(x, x)
-
-
-def _is_infinite(x: Tensor) -> Tensor:
-    return ew.equal(ew.abs(x), _like(math.inf, x))
-
-
-def _other_side(x: Tensor) -> Tensor:
-    """The other side of a right triangle whose longest one is 1."""
-    return ew.sqrt(ew.mul(ew.sub(_like(1, x), x), ew.add(_like(1, x), x)))
-
-
 def _toward_zero(x: Tensor) -> Tensor:
     return ew.mul(ew.sign(x), ew.floor(ew.abs(x))) if is_float(x.spec.dtype) else x
 
@@ -94,35 +79,24 @@ _unary("erfinv", arithmetic.erfinv, k="erfinv")
 _unary("logit", _on_floats(lambda x: ew.sub(ew.log(x), ew.log1p(ew.neg(x)))))
 _unary(np.positive, lambda x: x)
 _unary(np.conjugate, lambda x: x)
-_unary(np.reciprocal, _on_floats(lambda x: ew.div(_like(1, x), x)))
-_unary(np.expm1, _on_floats(ew.expm1))
-_unary(np.log1p, _on_floats(ew.log1p))
-_unary(np.log2, _on_floats(lambda x: ew.mul(ew.log(x), _like(1 / math.log(2), x))))
-_unary(np.log10, _on_floats(lambda x: ew.mul(ew.log(x), _like(1 / math.log(10), x))))
-_unary(np.exp2, _on_floats(lambda x: ew.exp(ew.mul(x, _like(math.log(2), x)))))
-_unary(np.tan, _on_floats(lambda x: ew.div(ew.sin(x), ew.cos(x))))
-_unary(np.sinh, _on_floats(
-    lambda x: ew.mul(ew.sub(ew.expm1(x), ew.expm1(ew.neg(x))), _like(0.5, x))
-))  # fmt: skip
-_unary(np.cosh, _on_floats(lambda x: ew.mul(ew.add(ew.exp(x), ew.exp(ew.neg(x))), _like(0.5, x))))
-_unary(np.arctanh, _on_floats(
-    lambda x: ew.mul(ew.sub(ew.log1p(x), ew.log1p(ew.neg(x))), _like(0.5, x))
-))  # fmt: skip
-_unary(np.arctan, _on_floats(lambda x: arithmetic.atan2(x, _like(1, x))), k="atan2")
-_unary(np.arcsin, _on_floats(lambda x: arithmetic.atan2(x, _other_side(x))), k="atan2")
-_unary(np.arccos, _on_floats(lambda x: arithmetic.atan2(_other_side(x), x)), k="atan2")
+_unary(np.reciprocal, _on_floats(lambda x: ew.div(ew.one(x), x)))
+for _ufunc, _body in {
+    np.expm1: ew.expm1, np.log1p: ew.log1p, np.exp2: el.exp2, np.cbrt: el.cbrt,
+    np.log2: partial(el.log_to, 2.0), np.log10: partial(el.log_to, 10.0), np.tan: el.tan,
+    np.sinh: el.sinh, np.cosh: el.cosh, np.arcsinh: el.arcsinh, np.arccosh: el.arccosh,
+    np.arctanh: el.arctanh, np.isinf: el.is_infinite, np.isfinite: el.is_finite,
+}.items():  # fmt: skip
+    _unary(_ufunc, _on_floats(_body))
+for _ufunc, _body in {np.arcsin: el.arcsin, np.arccos: el.arccos, np.arctan: el.arctan}.items():
+    _unary(_ufunc, _on_floats(_body), k="atan2")
 _unary(np.floor, ew.floor)
 _unary(np.ceil, lambda x: ew.neg(ew.floor(ew.neg(x))))
 _unary(np.trunc, _toward_zero)
 _unary(np.fix, _toward_zero)
-_unary(np.isnan, _is_nan)
-_unary(np.isinf, _on_floats(_is_infinite))
-_unary(np.isfinite, _on_floats(
-    lambda x: ew.logical_not(ew.logical_or(_is_nan(x), _is_infinite(x)))
-))  # fmt: skip
+_unary(np.isnan, el.is_nan)
 _unary(np.logical_not, lambda x: ew.logical_not(_truth(x)))
 for _ufunc, _factor in ((np.deg2rad, math.pi / 180), (np.rad2deg, 180 / math.pi)):
-    _unary(_ufunc, _on_floats(lambda x, factor=_factor: ew.mul(x, _like(factor, x))))
+    _unary(_ufunc, _on_floats(lambda x, factor=_factor: ew.mul(x, like(factor, x))))
 FUNCTIONS[np.radians], FUNCTIONS[np.degrees] = FUNCTIONS[np.deg2rad], FUNCTIONS[np.rad2deg]
 
 _OPERATORS: dict[Any, str] = {
@@ -147,16 +121,9 @@ _binary(np.logical_or, lambda x, y: ew.logical_or(_truth(x), _truth(y)))
 _binary(np.logical_xor, lambda x, y: ew.not_equal(_truth(x), _truth(y)))
 _binary(np.left_shift, ew.shift_left)
 _binary(np.right_shift, ew.shift_right)
-_binary(np.hypot, _on_floats(lambda x, y: ew.sqrt(ew.add(ew.mul(x, x), ew.mul(y, y)))))
-
-
-def _log_of_sum(x: Tensor, y: Tensor) -> Tensor:
-    whole = ew.add(x, y)
-    pair = sh.stack([sh.broadcast_like(z, whole) for z in (x, y)], 0)
-    return red.logsumexp(pair, axes=(0,), keepdims=False)
-
-
-_binary(np.logaddexp, _on_floats(_log_of_sum), k="logsumexp")
+_binary(np.hypot, _on_floats(el.hypot))
+_binary(np.logaddexp, _on_floats(partial(el.log_of_sum, math.e)), k="logsumexp")
+_binary(np.logaddexp2, _on_floats(partial(el.log_of_sum, 2.0)), k="logsumexp")
 
 
 @of(np.round, np.around, k="round")
@@ -165,7 +132,7 @@ def _round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
     if not decimals:
         return arithmetic.round(a)
     x = as_tensor(a)
-    power = _like(10.0 ** builtins.abs(decimals), float_tensor(x))
+    power = like(10.0 ** builtins.abs(decimals), float_tensor(x))
     up, down = (ew.mul, ew.div) if decimals > 0 else (ew.div, ew.mul)
     return down(ew.round(up(float_tensor(x), power)), power)
 
@@ -199,11 +166,11 @@ def _nan_to_num(
     import ml_dtypes  # Here: it knows the range of bfloat16 too, and only this function asks.
 
     largest = float(ml_dtypes.finfo(x.spec.dtype).max)
-    high = _like(largest if posinf is None else posinf, x)
-    low = _like(-largest if neginf is None else neginf, x)
-    y = ew.where(_is_nan(x), _like(nan, x), x)
-    y = ew.where(ew.equal(x, _like(math.inf, x)), high, y)
-    return ew.where(ew.equal(x, _like(-math.inf, x)), low, y)
+    high = like(largest if posinf is None else posinf, x)
+    low = like(-largest if neginf is None else neginf, x)
+    y = ew.where(el.is_nan(x), like(nan, x), x)
+    y = ew.where(ew.equal(x, like(math.inf, x)), high, y)
+    return ew.where(ew.equal(x, like(-math.inf, x)), low, y)
 
 
 # --- reductions -----------------------------------------------------------------------------------
@@ -249,7 +216,7 @@ def _variance(x: Tensor, axis: Any, ddof: float, keepdims: bool) -> Tensor:
     x = float_tensor(x)
     axes = normalize_axes(None if axis is None else listed(axis), x.ndim)
     squares = ew.mul(x - reduction.mean(x, axis, True), x - reduction.mean(x, axis, True))
-    number = ew.sub(red.count(x, axes, x.spec.dtype), _like(ddof, x))
+    number = ew.sub(red.count(x, axes, x.spec.dtype), like(ddof, x))
     return ew.div(reduction.sum(squares, axis, keepdims), number)
 
 
@@ -367,5 +334,5 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
         return reduction.sum(ew.abs(x), axis, keepdims)
     if ord == 0:
         return reduction.sum(cast_to(_truth(x), x.spec.dtype), axis, keepdims)
-    powers = reduction.sum(ew.pow(ew.abs(x), _like(ord, x)), axis, keepdims)
-    return ew.pow(powers, _like(1 / ord, x))
+    powers = reduction.sum(ew.pow(ew.abs(x), like(ord, x)), axis, keepdims)
+    return ew.pow(powers, like(1 / ord, x))

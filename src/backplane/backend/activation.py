@@ -174,7 +174,7 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
     """
     x = float_tensor(x)
     # x * 0.2 + 0.5 would cancel near -2.5.
-    low, high = (scalar(n, x.spec.dtype) for n in (0, 1))
+    low, high = ew.zero(x), ew.one(x)
     return ew.minimum(ew.maximum((x + 2.5) * 0.2, low), high)
 
 

@@ -17,7 +17,6 @@ from backplane.core.spec import is_float
 from backplane.ops import effects
 from backplane.ops import elementwise as ew
 from backplane.ops.angles import atan2 as angle
-from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 from backplane.ops.shaping import is_broadcast
@@ -68,7 +67,7 @@ def sqrt(x: TensorLike) -> Tensor:
         array([2., 0.], dtype=float32)
     """
     x = float_tensor(x)
-    return ew.sqrt(ew.maximum(x, scalar(0, x.spec.dtype)))
+    return ew.sqrt(ew.maximum(x, ew.zero(x)))
 
 
 @api

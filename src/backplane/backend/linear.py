@@ -18,7 +18,7 @@ from backplane.core.sparse import SparseTensor
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.axes import contracted, permuted
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like
 from backplane.ops.einsum import einsum as sum_of_products
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import matrix_product
@@ -253,7 +253,7 @@ def l2_normalize(x: TensorLike, axis: Axes = None) -> Tensor:
     axes = as_axes(axis, x)
     squares = ew.mul(wide, wide)
     total = red.sum(squares, axes=axes, keepdims=True) if axes else squares
-    length = ew.sqrt(ew.maximum(total, scalar(SQUARED_LENGTH_FLOOR, wide.spec.dtype)))
+    length = ew.sqrt(ew.maximum(total, like(SQUARED_LENGTH_FLOOR, wide)))
     return cast_to(ew.div(wide, length), x.spec.dtype)
 
 

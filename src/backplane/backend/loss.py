@@ -18,7 +18,7 @@ from backplane.core.primitive import Primitive
 from backplane.core.spec import ROUNDING, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.creation import scalar, shaped, size_at
+from backplane.ops.creation import like, scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.picking import names_one, pick
 from backplane.ops.ragged import column, positions, row
@@ -167,12 +167,12 @@ def sparse_categorical_crossentropy(
     if ignore_class is not None:
         ignored = _ignored(labels, as_int(ignore_class, "ignore_class"))
         # Ones are probabilities as well as logits. Whatever stood there, NaN too, is dropped.
-        x = ew.where(ignored, scalar(1, x.spec.dtype), x)
+        x = ew.where(ignored, ew.one(x), x)
     logs = _log_probabilities(x, axis, False, logits is not None)
-    losses = -ew.where(named, pick(logs, labels, axis=axis), scalar(math.nan, logs.spec.dtype))
+    losses = -ew.where(named, pick(logs, labels, axis=axis), like(math.nan, logs))
     if ignore_class is None:
         return squeeze(losses, axes=(axis,))
-    losses = squeeze(ew.where(ignored, scalar(0, logs.spec.dtype), losses), axes=(axis,))
+    losses = squeeze(ew.where(ignored, ew.zero(logs), losses), axes=(axis,))
     # As in tf.keras, whose means over a loss leave out what this mask does.
     losses._keras_mask = squeeze(ew.logical_not(ignored), axes=(axis,))  # type: ignore[attr-defined]
     return losses
@@ -183,7 +183,7 @@ def _ignored(labels: Tensor, number: int) -> Tensor:
     limits = np.iinfo(labels.spec.dtype)
     if not limits.min <= number <= limits.max:
         return full_like(labels, 0, "bool")
-    return ew.equal(labels, scalar(number, labels.spec.dtype))
+    return ew.equal(labels, like(number, labels))
 
 
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
@@ -275,7 +275,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     numbers = cast_to(positions(predictions, 1), "int64")
     here = ew.equal(column(cast_to(targets, "int64")), row(numbers))
     finite = (predictions - predictions) >= 0.0
-    nothing = scalar(0, predictions.spec.dtype)
+    nothing = ew.zero(predictions)
     chosen = red.sum(ew.where(here, predictions, nothing), axes=(1,), keepdims=True)
     better = cast_to(chosen < predictions, "int32")
     count = red.sum(better, axes=(1,), keepdims=False)

@@ -9,7 +9,6 @@ from backplane.backend.types import Axes, Axis, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = [
@@ -244,10 +243,10 @@ def std(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
         array([1., 2.], dtype=float32)
     """
     variance = _variance(float_tensor(x), axis, keepdims)
-    zero, one = (scalar(n, variance.spec.dtype) for n in (0, 1))
+    zero = ew.zero(variance)
     constant = ew.equal(variance, zero)
     # The slope of the root at 0 is infinite, so there the root of another number is taken.
-    return ew.where(constant, zero, ew.sqrt(ew.where(constant, one, variance)))
+    return ew.where(constant, zero, ew.sqrt(ew.where(constant, ew.one(variance), variance)))
 
 
 @api

@@ -13,7 +13,7 @@ from backplane.core.graph import KeySource, Placeholder, Tensor, depends_on, sub
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.control import fold, scan
-from backplane.ops.creation import dim, full, scalar, shaped, sizes_of
+from backplane.ops.creation import dim, full, like, scalar, shaped, sizes_of
 from backplane.ops.elementwise import add, div, floordiv
 from backplane.ops.reduction import mean
 from backplane.ops.remat import barrier
@@ -138,7 +138,7 @@ class _Parts:
         return shaped(reshape, [self.parts, size, *sizes_of(p)[1:]], p)
 
     def _averaged(self, total: Tensor) -> Tensor:
-        return div(total, scalar(self.parts, total.spec.dtype))
+        return div(total, like(self.parts, total))
 
     def _joined(self, t: Tensor, stack: Tensor) -> Tensor:
         """An output for the whole batch, from the stack of those of the parts."""

@@ -14,7 +14,7 @@ from backplane.core.graph import Tensor, substitute, toposort
 from backplane.core.variable import Variable
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import Slope, slope_of
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like, scalar
 from backplane.ops.reduction import all
 
 
@@ -132,7 +132,7 @@ def _variable(value: float, name: str, dtype: str = "float32") -> Variable:
 
 def _finite(slopes: Sequence[Tensor]) -> Tensor:
     """Whether all elements of the gradients are finite."""
-    finite = [ew.less(ew.abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
+    finite = [ew.less(ew.abs(t), like(np.inf, t)) for t in slopes]
     each = [all(t, axes=tuple(range(t.ndim)), keepdims=False) if t.ndim else t for t in finite]
     return reduce(ew.logical_and, each)
 

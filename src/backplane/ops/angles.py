@@ -9,7 +9,7 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import FLOAT
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like
 from backplane.ops.elementwise_families import FULL, binary
 
 atan2 = binary(
@@ -37,7 +37,7 @@ atan2.vjps(
 
 def _is_negative(x: Tensor) -> Tensor:
     """Whether the sign is minus, that of a zero too."""
-    below_zero = ew.less(ew.div(scalar(1, x.spec.dtype), x), ew.zero(x))
+    below_zero = ew.less(ew.div(ew.one(x), x), ew.zero(x))
     return ew.logical_or(
         ew.less(x, ew.zero(x)), ew.logical_and(ew.equal(x, ew.zero(x)), below_zero)
     )
@@ -51,10 +51,7 @@ def _(y: Tensor, x: Tensor) -> Tensor:
     Exact to 2e-16 in float64. Source: the coefficients of `atan` in S. L. Moshier's Cephes library,
     atan.c (https://www.netlib.org/cephes/).
     """
-
-    def number(value: float) -> Tensor:
-        return scalar(value, x.spec.dtype)
-
+    number = partial(like, x=x)
     a, b = ew.abs(y), ew.abs(x)
     low, high = ew.minimum(a, b), ew.maximum(a, b)
     same = ew.equal(low, high)  # Two zeros or infinities have no quotient.

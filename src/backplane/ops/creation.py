@@ -133,6 +133,11 @@ def scalar(value: Number, dtype: str) -> Constant:
     return _scalar(value, dtype)
 
 
+def like(value: Number, x: Tensor) -> Constant:
+    """A constant number in the dtype of `x`."""
+    return scalar(value, x.spec.dtype)
+
+
 def as_scalar(n: Number | Tensor, dtype: str = "int32") -> Tensor:
     """A number as a scalar; a tensor as it is."""
     return n if isinstance(n, Tensor) else scalar(n, dtype)

@@ -92,7 +92,7 @@ def _once(term: Term) -> Term:
                 expand_dims(positions(x, i), axes=tuple([k for k in range(x.ndim) if k != i]))
                 for i in (first, second)
             )
-            x = ew.where(ew.equal(down, across), x, scalar(0, x.spec.dtype))
+            x = ew.where(ew.equal(down, across), x, ew.zero(x))
             x = sum(x, axes=(second,), keepdims=False)
             letters = [*letters[:second], *letters[second + 1 :]]
     return Term(x, letters)

@@ -30,7 +30,7 @@ from backplane.core.spec import (
 )
 from backplane.core.traits import Memory, Stacked, like_first
 from backplane.ops import shaping as sh
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like, scalar
 from backplane.ops.elementwise_families import (
     BOUNDS,
     FULL,
@@ -52,12 +52,12 @@ def number(x: Tensor) -> float | None:
 
 def one(x: Tensor) -> Constant:
     """The number 1 in the dtype of `x`."""
-    return scalar(1, x.spec.dtype)
+    return like(1, x)
 
 
 def zero(x: Tensor) -> Constant:
     """The number 0 in the dtype of `x`."""
-    return scalar(0, x.spec.dtype)
+    return like(0, x)
 
 
 def in_single(op: Primitive[Any], rule: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ mul_no_nan = binary(
 
 def _no_nan_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The other factor; 0 where that is no number and the result is 0 all the same."""
-    counts = logical_or(less(abs(x), scalar(math.inf, x.spec.dtype)), not_equal(y, zero(y)))
+    counts = logical_or(less(abs(x), like(math.inf, x)), not_equal(y, zero(y)))
     return where(counts, mul_no_nan(x, g), zero(g))
 
 
@@ -197,7 +197,7 @@ log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
 log1p = unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT, precision=FULL)
 log1p.vjps(lambda g, y, x: mul_no_nan(div(one(x), add(x, one(x))), g))
 sqrt = unary("sqrt", "The square root; NaN for negative x.", FLOAT, precision=FULL)
-sqrt.vjps(lambda g, y, x: mul_no_nan(div(scalar(0.5, y.spec.dtype), y), g))
+sqrt.vjps(lambda g, y, x: mul_no_nan(div(like(0.5, y), y), g))
 sin = unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)), precision=FULL)
 cos: Op = unary(
     "cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))), precision=FULL
@@ -215,7 +215,7 @@ erfinv.vjps(
 
 def polynomial(x: Tensor, *coefficients: float) -> Tensor:
     """The polynomial with these coefficients, highest power first, by Horner's rule."""
-    scalars: list[Tensor] = [scalar(c, x.spec.dtype) for c in coefficients]
+    scalars: list[Tensor] = [like(c, x) for c in coefficients]
     return reduce(lambda total, c: add(mul(total, x), c), scalars)
 
 
@@ -229,7 +229,7 @@ def _(x: Tensor) -> Tensor:
     approximations for the error function (Mathematics of Computation 23, 1969).
     """
     # Beyond 6 the result is 1 even in float64. The quotient must not become ∞ / ∞ there.
-    a = minimum(abs(x), scalar(6, x.spec.dtype))
+    a = minimum(abs(x), like(6, x))
     z = mul(a, a)
     near = div(
         polynomial(z, 9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
@@ -257,10 +257,7 @@ def _rational(x: Tensor, coefficients: Rational) -> Tensor:
 @partial(in_single, erfinv)
 def _(x: Tensor) -> Tensor:
     """±inf at ±1 and NaN beyond."""
-
-    def number(value: float) -> Tensor:
-        return scalar(value, x.spec.dtype)
-
+    number = partial(like, x=x)
     half = mul(x, number(0.5))
     centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
     distance = sub(number(1), abs(x))
@@ -296,7 +293,7 @@ def _(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
 def _(x: Tensor) -> Tensor:
     """From some limit on the result is ±1. Infinities must not become ∞ / ∞."""
     limit = 6e4 if x.spec.dtype == "float16" else 1e30
-    x = maximum(minimum(x, scalar(limit, x.spec.dtype)), scalar(-limit, x.spec.dtype))
+    x = maximum(minimum(x, like(limit, x)), like(-limit, x))
     return div(x, add(abs(x), one(x)))
 
 
@@ -351,7 +348,7 @@ sigmoid_grad.vjps(
 )
 tanh_grad.vjps(
     lambda c, z, g, y: tanh_grad(c, y),
-    lambda c, z, g, y: mul(mul(c, g), mul(scalar(-2, y.spec.dtype), y)),
+    lambda c, z, g, y: mul(mul(c, g), mul(like(-2, y), y)),
 )
 
 

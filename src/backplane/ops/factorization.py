@@ -17,7 +17,7 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Cotangents, Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import numbers, numbers_along, scalar
+from backplane.ops.creation import like, numbers, numbers_along, scalar
 from backplane.ops.indexing import part
 from backplane.ops.linear import times
 from backplane.ops.reduction import count
@@ -65,7 +65,7 @@ def diagonal(x: Tensor) -> Tensor:
 
 def symmetric(x: Tensor) -> Tensor:
     """The symmetric part of matrices."""
-    return ew.mul(ew.add(x, turned(x)), scalar(0.5, x.spec.dtype))
+    return ew.mul(ew.add(x, turned(x)), like(0.5, x))
 
 
 def _mirrored(x: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def cholesky(x: Spec) -> Spec:
 @cholesky.vjp
 def _(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
     inner = triangle(times(y, g, tx=True), lower=True)
-    inner = ew.where(diagonal_mask(y), ew.mul(inner, scalar(0.5, y.spec.dtype)), inner)
+    inner = ew.where(diagonal_mask(y), ew.mul(inner, like(0.5, y)), inner)
     left = triangular_solve(y, inner, lower=True, transpose=True, unit=False)
     both = triangular_solve(y, turned(left), lower=True, transpose=True, unit=False)
     return symmetric(both)

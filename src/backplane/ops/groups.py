@@ -19,7 +19,7 @@ from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Axis, Cotangents, Memory, Precision, like_first, results_like
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
-from backplane.ops.creation import as_scalar, scalar
+from backplane.ops.creation import as_scalar, like, scalar
 from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
 from backplane.ops.elementwise_families import elementwise_op, unary
@@ -79,13 +79,13 @@ def _curve(x: Tensor, approximate: bool) -> Tensor:
     """The part of GELU that lies between −1 and 1."""
     if not approximate:
         return erf(mul(x, scalar(math.sqrt(0.5), x.spec.dtype)))
-    cubic = mul(mul(x, x), scalar(SLOPE * CUBIC, x.spec.dtype))
-    return tanh(mul(x, add(cubic, scalar(SLOPE, x.spec.dtype))))
+    cubic = mul(mul(x, x), like(SLOPE * CUBIC, x))
+    return tanh(mul(x, add(cubic, like(SLOPE, x))))
 
 
 def _share(x: Tensor, approximate: bool) -> Tensor:
     """The share of x that GELU passes on."""
-    half = scalar(0.5, x.spec.dtype)
+    half = like(0.5, x)
     return add(mul(_curve(x, approximate), half), half)
 
 
@@ -147,17 +147,17 @@ hard_silu = unary(
 
 
 def _clipped(x: Tensor) -> Tensor:
-    return clipped_relu(add(x, scalar(3, x.spec.dtype)), high=6.0)
+    return clipped_relu(add(x, like(3, x)), high=6.0)
 
 
-hard_silu.decompose(lambda x: mul(x, mul(_clipped(x), scalar(1 / 6, x.spec.dtype))))
+hard_silu.decompose(lambda x: mul(x, mul(_clipped(x), like(1 / 6, x))))
 
 
 @hard_silu_grad.decompose
 def _(g: Tensor, x: Tensor) -> Tensor:
     share = _clipped(x)
     slope = add(mul(g, share), clipped_relu_grad(mul(g, x), share, high=6.0))
-    return mul(slope, scalar(1 / 6, x.spec.dtype))
+    return mul(slope, like(1 / 6, x))
 
 
 through_decomposition(hard_silu_grad)

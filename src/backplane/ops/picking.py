@@ -9,7 +9,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import moving
 from backplane.core.spec import FLOAT, Spec, check_dtype, is_integer
 from backplane.core.traits import Memory, Stacked, broadcasting
-from backplane.ops.creation import numbers_along, scalar
+from backplane.ops.creation import like, numbers_along, scalar
 from backplane.ops.elementwise import equal, less, less_equal, logical_and, where
 from backplane.ops.shaping import expand_dims, sum, sum_to_like
 
@@ -78,13 +78,13 @@ def _hits(labels: Tensor, axis: int, size: int) -> Tensor:
 def _(x: Tensor, labels: Tensor, *, axis: int) -> Tensor:
     size = x.spec.shape[axis]
     assert size is not None
-    chosen = where(_hits(labels, axis, size), x, scalar(0, x.spec.dtype))
+    chosen = where(_hits(labels, axis, size), x, like(0, x))
     return sum(chosen, axes=(axis,), keepdims=True)
 
 
 @place.decompose
 def _(g: Tensor, labels: Tensor, *, axis: int, size: int) -> Tensor:
-    return where(_hits(labels, axis, size), g, scalar(0, g.spec.dtype))
+    return where(_hits(labels, axis, size), g, like(0, g))
 
 
 def names_one(labels: Tensor, size: int) -> Tensor:

@@ -171,7 +171,7 @@ def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
 @max_pool_grad.decompose
 def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
-    zero = scalar(0, g.spec.dtype)
+    zero = ew.zero(g)
     parts = [laid.write(ew.where(hit, g, zero), at) for at, hit in _hits(x, y, laid)]
     return laid.crop(reduce(ew.add, parts), sizes_of(x))
 
@@ -180,7 +180,7 @@ def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooli
 def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     v = laid.pad(v, 0)
-    taken: Tensor = scalar(0, v.spec.dtype)
+    taken: Tensor = ew.zero(v)
     for at, hit in _hits(x, y, laid):
         taken = ew.where(hit, laid.read(v, at), taken)
     return taken

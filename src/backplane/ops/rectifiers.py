@@ -8,7 +8,7 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import like_first
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like
 from backplane.ops.elementwise_families import elementwise_op
 from backplane.ops.shaping import zeros_like
 
@@ -54,20 +54,20 @@ leaky_relu_grad.vjps(
 )
 
 
-clipped_relu.decompose(lambda x, *, high: ew.minimum(scalar(high, x.spec.dtype), ew.relu(x)))
+clipped_relu.decompose(lambda x, *, high: ew.minimum(like(high, x), ew.relu(x)))
 
 
 @clipped_relu_grad.decompose
 def _(g: Tensor, y: Tensor, *, high: float) -> Tensor:
-    below, above = ew.less_equal(y, ew.zero(y)), ew.less_equal(scalar(high, y.spec.dtype), y)
+    below, above = ew.less_equal(y, ew.zero(y)), ew.less_equal(like(high, y), y)
     return ew.where(ew.logical_or(below, above), ew.zero(g), g)
 
 
 @leaky_relu.decompose
 def _(x: Tensor, *, slope: float) -> Tensor:
-    return ew.where(ew.less(ew.zero(x), x), x, ew.mul(x, scalar(slope, x.spec.dtype)))
+    return ew.where(ew.less(ew.zero(x), x), x, ew.mul(x, like(slope, x)))
 
 
 @leaky_relu_grad.decompose
 def _(g: Tensor, x: Tensor, *, slope: float) -> Tensor:
-    return ew.where(ew.less(ew.zero(x), x), g, ew.mul(g, scalar(slope, g.spec.dtype)))
+    return ew.where(ew.less(ew.zero(x), x), g, ew.mul(g, like(slope, g)))

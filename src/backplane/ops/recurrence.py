@@ -11,7 +11,7 @@ from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, results_like
 from backplane.ops import control
-from backplane.ops.creation import full, scalar
+from backplane.ops.creation import full, like
 from backplane.ops.elementwise import add, mul, sigmoid, sub, tanh
 from backplane.ops.groups import slopes, through_decomposition
 from backplane.ops.indexing import part
@@ -115,7 +115,7 @@ def _(x: Tensor, h: Tensor, *weights: Tensor, reset_after: bool) -> list[Tensor]
         z, r = sigmoid(add(add(x_z, h_z), b_z)), sigmoid(add(add(x_r, h_r), b_r))
         inner = mul(r, add(h_n, *m)) if reset_after else times(mul(r, h), u_n)
         n = tanh(add(add(x_n, b_n), inner))
-        h = add(mul(z, h), mul(sub(scalar(1, z.spec.dtype), z), n))
+        h = add(mul(z, h), mul(sub(like(1, z), z), n))
         return [h], [h]
 
     (h,), (ys,) = control.scan(step, [h], [x])

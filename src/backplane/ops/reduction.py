@@ -21,7 +21,7 @@ from backplane.core.traits import (
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
-from backplane.ops.creation import dim, full, numbers, scalar, shaped, shaped_as, sizes_of
+from backplane.ops.creation import dim, full, like, numbers, scalar, shaped, shaped_as, sizes_of
 from backplane.ops.effects import stop_gradient
 from backplane.ops.indexing import scatter_add, shifted
 from backplane.ops.shaping import Axes, reduction
@@ -276,7 +276,7 @@ logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, st
 
 def _finite(x: Tensor) -> Tensor:
     """`x` with 0 in the place of infinities, so that it can be subtracted from equal infinities."""
-    return ew.where(ew.equal(ew.abs(x), scalar(math.inf, x.spec.dtype)), ew.zero(x), x)
+    return ew.where(ew.equal(ew.abs(x), like(math.inf, x)), ew.zero(x), x)
 
 
 @logsumexp.vjp

@@ -15,7 +15,7 @@ from backplane.core.spec import Spec
 from backplane.core.traits import Cotangents, Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
-from backplane.ops.creation import scalar
+from backplane.ops.creation import like
 from backplane.ops.effects import stop_gradient
 from backplane.ops.factorization import (
     known,
@@ -170,7 +170,5 @@ def _signs(vectors: Tensor) -> Tensor:
     axes = (vectors.ndim - 2,)
     largest = ew.equal(sizes, max(sizes, axes=axes, keepdims=True))
     pivots = sh.sum(ew.where(largest, vectors, ew.zero(vectors)), axes=axes, keepdims=True)
-    signs = ew.where(
-        ew.less(pivots, ew.zero(pivots)), scalar(-1, pivots.spec.dtype), ew.one(pivots)
-    )
+    signs = ew.where(ew.less(pivots, ew.zero(pivots)), like(-1, pivots), ew.one(pivots))
     return stop_gradient(signs)

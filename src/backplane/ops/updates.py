@@ -15,7 +15,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory, like_first
-from backplane.ops.creation import scalar, shaped_as
+from backplane.ops.creation import like, scalar, shaped_as
 from backplane.ops.elementwise import (
     abs,
     add,
@@ -86,7 +86,7 @@ def _times(number: Tensor, x: Tensor) -> Tensor:
 
 def _rest(number: Tensor) -> Tensor:
     """One minus a number, before a cast: 1 − 0.999 has lost digits in float32."""
-    return sub(scalar(1, number.spec.dtype), number)
+    return sub(like(1, number), number)
 
 
 def _average(decay: Tensor, old: Tensor, new: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def _average(decay: Tensor, old: Tensor, new: Tensor) -> Tensor:
 
 def _root(x: Tensor) -> Tensor:
     """K's root: that of a negative number is 0."""
-    return sqrt(maximum(x, scalar(0, x.spec.dtype)))
+    return sqrt(maximum(x, like(0, x)))
 
 
 def _plus(x: Tensor, number: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import Group
-from backplane.ops.creation import full, scalar
+from backplane.ops.creation import full, like
 from backplane.ops.linear import matmul
 from backplane.ops.reduction import softmax
 from backplane.ops.shaping import expand_dims, reshape, transpose
@@ -63,7 +63,7 @@ class Chain(NamedTuple):
                 common = form(t.inputs[1]) & form(t.inputs[2])
                 x, y = [Sum(form(branch) - common).number for branch in t.inputs[1:]]
                 if common and x is not None and y is not None:
-                    numbers = [scalar(n, t.spec.dtype) for n in (x, y)]
+                    numbers = [like(n, t) for n in (x, y)]
                     form.known[t] = plus(Sum(common), atom(ew.where(t.inputs[0], *numbers)))
         return by_tensors(form(self.scores))
 

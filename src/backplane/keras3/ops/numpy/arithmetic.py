@@ -17,9 +17,9 @@ from backplane.keras3.ops.numpy.operands import (
     floats,
     integers_or_floats,
     is_floating,
-    isnan_of,
     like,
 )
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import operators
 from backplane.ops.control import while_loop
@@ -190,7 +190,7 @@ def _numbers_first(chosen: Function) -> Function:
     def function(a: Tensor, b: Tensor) -> Tensor:
         if not is_floating(a):
             return chosen(a, b)
-        return ew.where(isnan_of(a), b, ew.where(isnan_of(b), a, chosen(a, b)))
+        return ew.where(el.is_nan(a), b, ew.where(el.is_nan(b), a, chosen(a, b)))
 
     return function
 
@@ -211,49 +211,26 @@ def fmin(x1: Any, x2: Any) -> Tensor:
 def heaviside(x1: Any, x2: Any) -> Tensor:
     """The step function: 0 for negative numbers, 1 for positive ones, the second operand at 0."""
     a, b = floats(x1, x2)
-    step = ew.where(ew.less(ew.zero(a), a), ew.one(a), ew.where(isnan_of(a), a, ew.zero(a)))
+    step = ew.where(ew.less(ew.zero(a), a), ew.one(a), ew.where(el.is_nan(a), a, ew.zero(a)))
     return ew.where(ew.equal(a, ew.zero(a)), b, step)
 
 
 @op
 def hypot(x1: Any, x2: Any) -> Tensor:
     """The length of the vector that has two elements as its components, without overflow."""
-    a, b = (ew.abs(t) for t in floats(x1, x2))
-    larger = ew.less_equal(b, a)
-    high, low = ew.where(larger, a, b), ew.where(larger, b, a)
-    plain = ew.logical_and(ew.less(ew.zero(high), high), ew.less(high, like(math.inf, high)))
-    ratio = ew.div(low, ew.where(plain, high, ew.one(high)))
-    found = ew.mul(high, ew.sqrt(ew.add(ew.one(ratio), ew.mul(ratio, ratio))))
-    infinite = ew.equal(ew.maximum(*[_zero_for_nan(t) for t in (a, b)]), like(math.inf, a))
-    # Of 0 and 0, or of an infinity and anything, it is the larger one.
-    return ew.where(infinite, like(math.inf, high), ew.where(plain, found, ew.add(high, low)))
-
-
-def _zero_for_nan(x: Tensor) -> Tensor:
-    return ew.where(isnan_of(x), ew.zero(x), x)
-
-
-def _log_of_sum(x1: Any, x2: Any, base: float) -> Tensor:
-    """The logarithm to `base` of the sum of two powers of it."""
-    a, b = floats(x1, x2)
-    larger = ew.less_equal(b, a)
-    high, low = ew.where(larger, a, b), ew.where(larger, b, a)
-    tie = ew.logical_and(ew.equal(a, b), ew.equal(ew.abs(a), like(math.inf, a)))
-    distance = ew.where(tie, ew.zero(a), ew.sub(low, high))
-    unit = like(math.log(base), a)
-    return ew.add(high, ew.div(ew.softplus(ew.mul(distance, unit)), unit))
+    return el.hypot(*floats(x1, x2))
 
 
 @op
 def logaddexp(x1: Any, x2: Any) -> Tensor:
     """log(exp(x1) + exp(x2)), without overflow."""
-    return _log_of_sum(x1, x2, math.e)
+    return el.log_of_sum(math.e, *floats(x1, x2))
 
 
 @op
 def logaddexp2(x1: Any, x2: Any) -> Tensor:
     """The binary logarithm of 2 ** x1 + 2 ** x2, without overflow."""
-    return _log_of_sum(x1, x2, 2.0)
+    return el.log_of_sum(2.0, *floats(x1, x2))
 
 
 @op

@@ -8,7 +8,8 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import bits
 from backplane.keras3.call import op
 from backplane.keras3.operands import standard, tensor_of
-from backplane.keras3.ops.numpy.operands import floats, is_floating, isnan_of, length, like
+from backplane.keras3.ops.numpy.operands import floats, is_floating, length, like
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import scalar, shaped, size_at
@@ -77,7 +78,7 @@ def nextafter(x1: Any, x2: Any) -> Tensor:
     tiny = bitcast(ew.where(up, *_smallest(code)), dtype=a.spec.dtype)
     found = ew.where(zero, tiny, bitcast(code, dtype=a.spec.dtype))
     found = ew.where(same, b, found)
-    return ew.where(ew.logical_or(isnan_of(a), isnan_of(b)), ew.add(a, b), found)
+    return ew.where(ew.logical_or(el.is_nan(a), el.is_nan(b)), ew.add(a, b), found)
 
 
 def _smallest(code: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,10 +16,9 @@ from backplane.keras3.ops.numpy.operands import (
     floatx,
     integers_or_floats,
     is_floating,
-    isnan_of,
     like,
-    odd,
 )
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops.effects import identity
 from backplane.ops.lift import cast_to
@@ -43,8 +42,7 @@ def exp(x: Any) -> Tensor:
 @op
 def exp2(x: Any) -> Tensor:
     """2 to the power of each element."""
-    x = float_of(x)
-    return ew.pow(like(2, x), x)
+    return el.exp2(float_of(x))
 
 
 @op
@@ -65,21 +63,16 @@ def log1p(x: Any) -> Tensor:
     return ew.log1p(float_of(x))
 
 
-def _log_to(base: float, x: Any) -> Tensor:
-    x = float_of(x)
-    return ew.div(ew.log(x), like(math.log(base), x))
-
-
 @op
 def log2(x: Any) -> Tensor:
     """The logarithm to the base 2."""
-    return _log_to(2.0, x)
+    return el.log_to(2.0, float_of(x))
 
 
 @op
 def log10(x: Any) -> Tensor:
     """The logarithm to the base 10."""
-    return _log_to(10.0, x)
+    return el.log_to(10.0, float_of(x))
 
 
 @op
@@ -91,7 +84,7 @@ def sqrt(x: Any) -> Tensor:
 @op
 def cbrt(x: Any) -> Tensor:
     """The cube root, of negative numbers too."""
-    return odd(float_of(x), lambda a: ew.pow(a, like(1 / 3, a)))
+    return el.cbrt(float_of(x))
 
 
 # --- whole numbers --------------------------------------------------------------------------------
@@ -172,7 +165,7 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
     nan, high, low = (cast_to(tensor_of(v), x.spec.dtype) for v in (nan, high, low))
     finite = ew.where(ew.equal(x, ew.neg(infinity)), low, x)
     finite = ew.where(ew.equal(x, infinity), high, finite)
-    return ew.where(isnan_of(x), nan, finite)
+    return ew.where(el.is_nan(x), nan, finite)
 
 
 # --- complex numbers, of which all here are real --------------------------------------------------
@@ -222,4 +215,4 @@ def angle(x: Any) -> Tensor:
     side = ew.where(zero, ew.div(ew.one(x), ew.where(zero, x, ew.one(x))), x)
     negative = ew.less(side, ew.zero(x))
     found = ew.where(negative, like(math.pi, x), ew.zero(x))
-    return ew.where(isnan_of(x), x, found)
+    return ew.where(el.is_nan(x), x, found)

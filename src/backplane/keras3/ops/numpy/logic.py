@@ -19,12 +19,12 @@ from backplane.keras3.ops.numpy.operands import (
     flat,
     floats,
     is_floating,
-    isnan_of,
     like,
     reduced,
     tensors,
     truth,
 )
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.lift import cast_to
@@ -96,7 +96,7 @@ def isclose(
     found = ew.logical_or(same, ew.logical_and(near, ew.logical_not(infinite)))
     if not equal_nan:
         return found
-    return ew.logical_or(found, ew.logical_and(isnan_of(a), isnan_of(b)))
+    return ew.logical_or(found, ew.logical_and(el.is_nan(a), el.is_nan(b)))
 
 
 @op
@@ -170,13 +170,13 @@ def _kind(x: Any, test: Function, of_integers: bool = False) -> Tensor:
 @op
 def isnan(x: Any) -> Tensor:
     """Whether an element is no number."""
-    return _kind(x, isnan_of)
+    return _kind(x, el.is_nan)
 
 
 @op
 def isinf(x: Any) -> Tensor:
     """Whether an element is infinite."""
-    return _kind(x, lambda x: ew.equal(ew.abs(x), like(math.inf, x)))
+    return _kind(x, el.is_infinite)
 
 
 @op
@@ -194,7 +194,7 @@ def isneginf(x: Any) -> Tensor:
 @op
 def isfinite(x: Any) -> Tensor:
     """Whether an element is a number and not infinite."""
-    return _kind(x, lambda x: ew.less(ew.abs(x), like(math.inf, x)), of_integers=True)
+    return _kind(x, el.is_finite, of_integers=True)
 
 
 @op

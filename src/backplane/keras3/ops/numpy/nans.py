@@ -13,11 +13,11 @@ from backplane.keras3.ops.numpy.operands import (
     Function,
     floatx,
     is_floating,
-    isnan_of,
     like,
     reduced,
     single,
 )
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.lift import cast_to
@@ -31,7 +31,7 @@ __all__ = [
 def _with(value: float, x: Any) -> Tensor:
     """`x` with a number in the place of NaN."""
     x = tensor_of(x)
-    return ew.where(isnan_of(x), like(value, x), x) if is_floating(x) else x
+    return ew.where(el.is_nan(x), like(value, x), x) if is_floating(x) else x
 
 
 @op
@@ -63,7 +63,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
 
 def _none_left(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
     """The mask of places with no number along `axis`."""
-    return reduced(red.all, isnan_of(x), axis, keepdims)
+    return reduced(red.all, el.is_nan(x), axis, keepdims)
 
 
 def _extreme(function: Function, limit: float, x: Any, axis: Any, keepdims: bool) -> Tensor:
@@ -129,14 +129,14 @@ def _mean(x: Tensor, missing: Tensor, axis: Any, keepdims: bool) -> Tensor:
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The mean of the numbers along `axis`; NaN if there is none."""
     x, result = _floats(x)
-    return cast_to(_mean(x, isnan_of(x), axis, keepdims), result)
+    return cast_to(_mean(x, el.is_nan(x), axis, keepdims), result)
 
 
 @op
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The mean squared distance of the numbers along `axis` from their mean; NaN without any."""
     x, result = _floats(x)
-    missing = isnan_of(x)
+    missing = el.is_nan(x)
     distance = ew.sub(ew.where(missing, ew.zero(x), x), _mean(x, missing, axis, True))
     return cast_to(_mean(ew.mul(distance, distance), missing, axis, keepdims), result)
 

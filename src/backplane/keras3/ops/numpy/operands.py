@@ -12,7 +12,8 @@ from backplane.keras3.operands import alike as alike
 from backplane.keras3.operands import dtype_of, result_type, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes
-from backplane.ops.creation import Number, scalar
+from backplane.ops.creation import like as like
+from backplane.ops.creation import scalar
 from backplane.ops.lift import cast_to
 from backplane.ops.ragged import positions, size_of
 
@@ -86,11 +87,6 @@ def single(dtype: str) -> str:
     return "float32" if dtype in HALVES else dtype
 
 
-def like(value: Number, x: Tensor) -> Tensor:
-    """A number in the dtype of `x`."""
-    return scalar(value, x.spec.dtype)
-
-
 def is_floating(x: Tensor) -> bool:
     """Whether it holds floats."""
     return is_float(x.spec.dtype)
@@ -104,18 +100,6 @@ def is_whole(x: Tensor) -> bool:
 def truth(x: Any) -> Tensor:
     """The operand as bools: everything but 0 is true."""
     return cast_to(tensor_of(x), "bool")
-
-
-def isnan_of(x: Tensor) -> Tensor:
-    """The mask of floats that are no numbers."""
-    return ew.not_equal(x, x)
-
-
-def odd(x: Tensor, function: Function) -> Tensor:
-    """An odd function by what it is for positive numbers. Its slope at 0 is that from the right."""
-    negative = ew.less(x, ew.zero(x))
-    found = function(ew.where(negative, ew.neg(x), x))
-    return ew.where(negative, ew.neg(found), found)
 
 
 # --- axes -----------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from backplane.keras3.ops.numpy.operands import (
     along,
     flat,
     floatx,
-    isnan_of,
     length,
     like,
     reduced,
     single,
 )
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.axes import merge_axes, permuted
@@ -110,7 +110,7 @@ def _quantile(x: Any, q: Any, axis: Any, method: str, keepdims: bool, missing: b
     q = cast_to(tensor_of(q), rows.spec.dtype)
     last = rows.ndim - 1
     if missing:
-        there = cast_to(ew.logical_not(isnan_of(rows)), rows.spec.dtype)
+        there = cast_to(ew.logical_not(el.is_nan(rows)), rows.spec.dtype)
         count = reduced(red.sum, there, last, True)
     else:
         count = cast_to(length(rows, last), rows.spec.dtype)
@@ -127,7 +127,7 @@ def _quantile(x: Any, q: Any, axis: Any, method: str, keepdims: bool, missing: b
     if not missing:  # One NaN, which is the last element, makes the result NaN.
         final = gather(rows, ew.sub(length(rows, last), scalar(1, "int32")), axis=last)
         final = expand_dims(final, axes=(last,))
-        found = ew.where(isnan_of(final), like(math.nan, final), found)
+        found = ew.where(el.is_nan(final), like(math.nan, final), found)
     found = permuted(found, [last, *range(last)])
     sizes = [size_at(q, i) for i in range(q.ndim)]
     sizes += [size_at(found, i) for i in range(1, found.ndim)]

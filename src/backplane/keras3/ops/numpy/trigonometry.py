@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
 from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.keras3.call import op
-from backplane.keras3.ops.numpy.operands import float_of, floats, like, odd
+from backplane.keras3.ops.numpy.operands import float_of, floats, like
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops.angles import atan2
 from backplane.ops.lift import cast_to
@@ -37,30 +37,19 @@ def cos(x: Any) -> Tensor:
 @op
 def tan(x: Any) -> Tensor:
     """The tangent of an angle in radians."""
-    x = float_of(x)
-    return ew.div(ew.sin(x), ew.cos(x))
-
-
-def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
-    """e^x / 2 and e^-x / 2, which are finite even where e^x is not."""
-    half = like(0.5, x)
-    up, down = (ew.exp(ew.mul(t, half)) for t in (x, ew.neg(x)))
-    return ew.mul(ew.mul(up, half), up), ew.mul(ew.mul(down, half), down)
+    return el.tan(float_of(x))
 
 
 @op
 def sinh(x: Any) -> Tensor:
     """The hyperbolic sine."""
-    x = float_of(x)
-    half = like(0.5, x)
-    near = ew.sub(ew.mul(ew.expm1(x), half), ew.mul(ew.expm1(ew.neg(x)), half))
-    return ew.where(ew.less(ew.abs(x), ew.one(x)), near, ew.sub(*_halves(x)))
+    return el.sinh(float_of(x))
 
 
 @op
 def cosh(x: Any) -> Tensor:
     """The hyperbolic cosine."""
-    return ew.add(*_halves(float_of(x)))
+    return el.cosh(float_of(x))
 
 
 @op
@@ -69,50 +58,22 @@ def tanh(x: Any) -> Tensor:
     return ew.tanh(float_of(x))
 
 
-_FAR = {"float16": 64.0, "float64": 1e8}
-"""From where on 1 beside a square does not count, by dtype; 4096 for the others."""
-
-
-def _log_of_twice(x: Tensor, near: Tensor) -> Tensor:
-    """log(2x) where x is so large that its square may be infinite, and `near` elsewhere."""
-    far = ew.less(like(_FAR.get(x.spec.dtype, 4096.0), x), x)
-    safe = ew.where(far, x, ew.one(x))
-    return ew.where(far, ew.add(ew.log(safe), like(math.log(2), x)), near)
-
-
-def _near(x: Tensor) -> Tensor:
-    """`x`, limited to where its square is finite."""
-    return ew.minimum(x, like(_FAR.get(x.spec.dtype, 4096.0), x))
-
-
 @op
 def arcsinh(x: Any) -> Tensor:
     """The inverse of `sinh`."""
-
-    def positive(a: Tensor) -> Tensor:
-        b = _near(a)
-        square = ew.mul(b, b)
-        root = ew.sqrt(ew.add(square, ew.one(b)))
-        near = ew.log1p(ew.add(b, ew.div(square, ew.add(ew.one(b), root))))
-        return _log_of_twice(a, near)
-
-    return odd(float_of(x), positive)
+    return el.arcsinh(float_of(x))
 
 
 @op
 def arccosh(x: Any) -> Tensor:
     """The inverse of `cosh` for numbers from 1 on; NaN for smaller ones."""
-    x = float_of(x)
-    above = ew.sub(_near(x), ew.one(x))
-    root = ew.sqrt(ew.mul(above, ew.add(above, like(2, x))))
-    return _log_of_twice(x, ew.log1p(ew.add(above, root)))
+    return el.arccosh(float_of(x))
 
 
 @op
 def arctanh(x: Any) -> Tensor:
     """The inverse of `tanh`."""
-    x = float_of(x)
-    return ew.mul(ew.sub(ew.log1p(x), ew.log1p(ew.neg(x))), like(0.5, x))
+    return el.arctanh(float_of(x))
 
 
 @op
@@ -122,32 +83,21 @@ def arctan2(x1: Any, x2: Any) -> Tensor:
 
 
 @op
-@op
 def arctan(x: Any) -> Tensor:
     """The inverse of `tan`, from -π/2 to π/2."""
-    x = float_of(x)
-    return atan2(x, ew.one(x))
+    return el.arctan(float_of(x))
 
 
-def _other_side(x: Tensor) -> Tensor:
-    """√(1 − x²), exact near 1; NaN beyond."""
-    return ew.sqrt(ew.mul(ew.sub(ew.one(x), x), ew.add(ew.one(x), x)))
-
-
-@op
 @op
 def arcsin(x: Any) -> Tensor:
     """The inverse of `sin`, from -π/2 to π/2; NaN beyond ±1."""
-    x = float_of(x)
-    return atan2(x, _other_side(x))
+    return el.arcsin(float_of(x))
 
 
-@op
 @op
 def arccos(x: Any) -> Tensor:
     """The inverse of `cos`, from 0 to π; NaN beyond ±1."""
-    x = float_of(x)
-    return atan2(_other_side(x), x)
+    return el.arccos(float_of(x))
 
 
 @op
@@ -172,14 +122,8 @@ def sinc(x: Any) -> Tensor:
     small = ew.less(ew.abs(z), like(0.01, z))
     divisor = ew.where(small, ew.one(z), z)
     # Near 0 the first terms of the series: they have all derivatives there.
-    near = _horner(ew.mul(z, z), 1 / 120, -1 / 6, 1.0)
+    near = ew.polynomial(ew.mul(z, z), 1 / 120, -1 / 6, 1.0)
     return ew.where(small, near, ew.div(ew.sin(divisor), divisor))
-
-
-def _horner(x: Tensor, *coefficients: float) -> Tensor:
-    """The polynomial with these coefficients, that of the highest power first."""
-    terms: list[Tensor] = [like(c, x) for c in coefficients]
-    return reduce(lambda total, c: ew.add(ew.mul(total, x), c), terms)
 
 
 # --- Bessel ---------------------------------------------------------------------------------------
