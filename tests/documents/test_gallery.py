@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
@@ -33,19 +34,30 @@ def test_an_example(example, tmp_path):
     run(tmp_path, str(example), "--steps", "3", "--out", "picture.png")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_as_a_notebook(example, tmp_path):
-    """Its cells run one after the other. The list of options is there to be changed."""
+def cells_of(example):
+    """The code of the example as a notebook, cell by cell."""
     found = json.loads(notebook(example.read_text(encoding="utf-8")))
     first, *cells = found["cells"]
     assert first["cell_type"] == "markdown"
     assert "".join(first["source"]).startswith("# ")
+    return ["".join(cell["source"]) for cell in cells]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_a_notebook_has_the_statements_of_the_example(example):
+    """The list of options is there to be changed."""
+    cells = cells_of(example)
+    assert len(cells) > 5
+    _, *statements = ast.parse(example.read_text(encoding="utf-8")).body
+    wanted = ast.unparse(statements).replace("parse_args()", "parse_args([])")
+    assert "parse_args([])" in wanted
+    assert "\n".join(ast.unparse(ast.parse(cell)) for cell in cells) == wanted
+
+
+@pytest.mark.slow
+def test_a_notebook_runs(tmp_path):
     options = "parse_args(['--steps', '3', '--out', 'picture.png'])"
-    sources = ["".join(cell["source"]) for cell in cells]
-    assert len(sources) > 5
-    program = "\n\n".join(sources)
-    assert "parse_args([])" in program
+    program = "\n\n".join(cells_of(EXAMPLES[0]))
     (tmp_path / "cells.py").write_text(program.replace("parse_args([])", options))
     run(tmp_path, "cells.py")
 

@@ -23,11 +23,8 @@ from keras.callbacks import (
     ReduceLROnPlateau,
     SwapEMAWeights,
 )
+from problems import CLASSES, ROWS, TARGETS
 
-rng = np.random.default_rng(0)
-ROWS = rng.normal(size=(20, 5)).astype("float32")
-TARGETS = rng.normal(size=(20, 2)).astype("float32")
-CLASSES = rng.integers(0, 3, 20)
 SHARES = {0: 1.0, 1: 3.0, 2: 0.2}
 """Weights of the classes."""
 
