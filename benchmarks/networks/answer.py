@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.networks import NETWORKS
 from benchmarks.networks.causes import Cause, explained
-from benchmarks.networks.page import CLOCK, LIMITS, misses, over
+from benchmarks.networks.page import CLOCK, LIMITS, mean, misses, over
 from benchmarks.page import table
 from benchmarks.problem import BACKPLANE, ENGINES, LIBRARY
 
@@ -67,7 +65,7 @@ def _engines(found: dict[str, Any]) -> Iterator[str]:
         fastest = [over(rows, engine, "step")["fastest"][0] for rows in there]
         first = [r for r in (_first(rows, engine) for rows in there) if r]
         near = f"{sum(r <= LIMITS['hand'] for r in step)} of {len(step)}" if step else "–"
-        means = [_mean(x) for x in (step, predict, first, fastest)]
+        means = [mean(x) for x in (step, predict, first, fastest)]
         rows.append([LIBRARY[engine], str(len(there)), means[0], near, *means[1:]])
     head = ["on", "networks", "a step over by hand", f"at most {LIMITS['hand']}",
             "a prediction over by hand", "the first step over by hand",
@@ -96,10 +94,6 @@ def _first(rows: list[dict[str, Any]], engine: str) -> float | None:
     ]
     ours = _ours(rows, engine)
     return ours["first"][CLOCK] / min(hand) if ours is not None and hand else None
-
-
-def _mean(ratios: list[float]) -> str:
-    return f"{np.exp(np.mean(np.log(ratios))):.2f}" if ratios else "–"
 
 
 def _slowest(found: dict[str, Any], causes: list[Cause]) -> Iterator[str]:

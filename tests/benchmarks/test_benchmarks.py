@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from backplane import engines
 from benchmarks import against, interleaved, page, processes, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
-from benchmarks.workers import Worker, environment
+from benchmarks.workers import ONE_THREAD, Worker, environment
 from lean import lean
 
 
@@ -28,7 +28,9 @@ def test_every_contender_gives_the_expected_numbers(stack: str) -> None:
     # They do not find what Keras imports and no contender needs.
     backend = environment(stack)["KERAS_BACKEND"].rpartition(".")[2]
     paths = lean({**os.environ, "KERAS_BACKEND": f"backplane.{backend}"})["PYTHONPATH"]
-    worker = Worker(stack, interleaved.last_core(), {"PYTHONPATH": paths})
+    flags = f"{ONE_THREAD['XLA_FLAGS']} {os.environ.get('XLA_FLAGS', '')}"
+    quickly = {"XLA_FLAGS": flags, "NUMBA_OPT": "0"}  # Programs run a few times.
+    worker = Worker(stack, interleaved.last_core(), {"PYTHONPATH": paths, **quickly})
     try:
         for name in workloads.INTERLEAVED:
             offered = workloads.module(name).contenders(name, stack)

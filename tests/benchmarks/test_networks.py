@@ -202,7 +202,7 @@ def test_the_page_tells_what_is_missed(tmp_path: Path) -> None:
     why = [cause("slow", engines=["torch"])]
     page.write(data, file, why)
     text = file.read_text(encoding="utf-8")
-    assert "1 of 3 such ratios" in text
+    assert "1 of 3 ratios" in text
     assert "| by hand | 1.05 | 2.00 | [slow](#it-is-slow) |" in text.replace("best by hand: ", "")
     assert "### It is slow\n\n2 of the misses.\n\n- **Where the time goes.** In slow." in text
     assert "takes at least 5 ms" in text

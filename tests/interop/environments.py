@@ -7,7 +7,6 @@ environment that runs the tests, which a .pth file appends. A stamp remembers ho
 
 import fcntl
 import importlib.util
-import json
 import os
 import shutil
 import site
@@ -37,20 +36,6 @@ def shared_folder(tmp_path_factory) -> Path:
     """The folder for temporary files of all processes of pytest-xdist."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if base.name.startswith("popen-") else base
-
-
-def returned(folder: Path, program: Path, *arguments: object, backend: str) -> dict:
-    """What the programs in a file return on a backend, by name. They run once for all processes,
-    in `folder`, and write a JSON file, whose name is their first argument.
-    """
-    file = folder / "found.json"
-    with locked(folder / "lock"):
-        if not file.exists():
-            run(
-                sys.executable, program, file, *arguments,
-                backend=backend, folder=folder, PYTHONWARNINGS="ignore",
-            )  # fmt: skip
-    return json.loads(file.read_text())
 
 
 def python_with(release: str) -> Path:

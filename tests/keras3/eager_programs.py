@@ -1,17 +1,9 @@
-"""Calls of `keras.ops` on values. `python eager_programs.py FILE` runs all of them on the engine of
-KERAS_BACKEND, and writes what they return to FILE as JSON.
-"""
+"""Calls of `keras.ops` on values; `run.py` runs them."""
 
-import gc
-import json
-import sys
-import traceback
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-import backplane.keras3  # noqa: F401
 from backplane import backend as K
 from backplane.backend import _trace
 from backplane.keras3 import call
@@ -191,16 +183,3 @@ PROGRAMS = [
     settings, numbers_of_other_types, variables, lists, settled, recurrent, watched, written_to,
     left_alone, steps_back,
 ]  # fmt: skip
-
-
-def told(program):
-    try:
-        return program()
-    except Exception:  # noqa: BLE001 - the test of that program shows it
-        return traceback.format_exc()
-
-
-if __name__ == "__main__":
-    gc.freeze()  # What has been imported stays: the collector need not look through it.
-    found = {program.__name__: told(program) for program in PROGRAMS}
-    Path(sys.argv[1]).write_text(json.dumps(found))

@@ -1,25 +1,18 @@
-"""Models of Keras 3 that are exported. `python export_programs.py FILE FOLDER` exports all of them
-on the engine of KERAS_BACKEND into FOLDER, runs them by plain ONNX Runtime, and writes the largest
-difference from `predict` to FILE as JSON.
+"""Models of Keras 3 that are exported into the current folder, and run by plain ONNX Runtime.
+`run.py` exports them.
 """
 
-import gc
-import json
-import sys
-import traceback
+import functools
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
-
-import backplane.keras3  # noqa: F401
 
 # isort: split
 import keras
 from keras import layers as L
 from keras import ops
 
-FOLDER = Path(sys.argv[2])
 rng = np.random.default_rng(0)
 IMAGE, SERIES, ROW = (12, 12, 3), (7, 5), (6,)
 
@@ -272,7 +265,7 @@ def difference(make):
     ready = make is not stateful_after_rows
     for layer in states if ready else ():
         layer.reset_state()
-    file = FOLDER / f"{make.__name__}.onnx"
+    file = Path(f"{make.__name__}.onnx")
     model.export(file, format="onnx", verbose=False)
     session = onnxruntime.InferenceSession(file)
     names = [x.name for x in session.get_inputs()]
@@ -289,13 +282,12 @@ def difference(make):
     return [worst, names, [x.name for x in session.get_outputs()]]
 
 
-def told(make):
-    try:
+def _checked(make):
+    @functools.wraps(make)
+    def program():
         return difference(make)
-    except Exception:  # noqa: BLE001 - the test of that model shows it
-        return traceback.format_exc()
+
+    return program
 
 
-if __name__ == "__main__":
-    gc.freeze()  # What has been imported stays: the collector need not look through it.
-    Path(sys.argv[1]).write_text(json.dumps({make.__name__: told(make) for make in MODELS}))
+PROGRAMS = [_checked(make) for make in MODELS]

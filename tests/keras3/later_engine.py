@@ -1,5 +1,5 @@
-"""Operators of values and symbolic tensors on an engine that is chosen by `K.engine`, after Keras
-has started on another one. `python later_engine.py ENGINE` prints how many it compared.
+"""Operators of values and symbolic tensors on engines that are chosen by `K.engine`, after Keras has
+started on another one. `python later_engine.py ENGINE…` prints how many it compared on each.
 """
 
 import operator
@@ -20,13 +20,18 @@ NAMES = (
 ROWS = np.array([[1.0, 3.0, 2.0], [4.0, 2.0, 3.0]], "float32")
 
 
-class Model(keras.Model):
-    """A step of the user with an operator in it."""
+def applied(x, y):
+    """The result of each operator, with either operand to the left."""
+    pairs = {"left": (x, y), "right": (y, x)}
+    return {f"{n} {side}": getattr(operator, n)(*pairs[side]) for n in NAMES for side in pairs}
 
-    def __init__(self, function, value, swapped):
+
+class Model(keras.Model):
+    """A step of the user with operators in it."""
+
+    def __init__(self, value):
         super().__init__()
-        self.dense, self.function = keras.layers.Dense(3), function
-        self.value, self.swapped = value, swapped
+        self.dense, self.value = keras.layers.Dense(3), value
 
     def call(self, x):
         return self.dense(x)
@@ -36,20 +41,17 @@ class Model(keras.Model):
         loss = self.compute_loss(x, y, self(x, training=True))
         weights = self.trainable_weights
         self.optimizer.apply(K.gradients(loss, weights), weights)
-        found = self.function(x, self.value) if self.swapped else self.function(self.value, x)
-        return {"loss": loss, "sum": ops.sum(ops.cast(found, "float32"))}
+        results = applied(self.value, x)
+        return {"loss": loss, **{k: ops.sum(ops.cast(y, "float32")) for k, y in results.items()}}
 
 
-compared = 0
-with K.engine(sys.argv[1]):
-    value = ops.convert_to_tensor(ROWS[:1])
-    for name in NAMES:
-        function = getattr(operator, name)
-        for swapped in False, True:
-            model = Model(function, value, swapped)
-            model.compile("sgd", "mse")
-            found = model.fit(ROWS, ROWS, verbose=0).history["sum"][0]
-            wanted = function(ROWS, ROWS[:1]) if swapped else function(ROWS[:1], ROWS)
-            np.testing.assert_allclose(found, np.sum(wanted, dtype="float32"), rtol=1e-4)
-            compared += 1
-print(compared)
+for engine in sys.argv[1:]:
+    with K.engine(engine):
+        model = Model(ops.convert_to_tensor(ROWS[:1]))
+        model.compile("sgd", "mse")
+        found = model.fit(ROWS, ROWS, verbose=0).history
+        wanted = applied(ROWS[:1], ROWS)
+        for name, value in wanted.items():
+            total = np.sum(value, dtype="float32")
+            np.testing.assert_allclose(found[name][0], total, rtol=1e-4, err_msg=name)
+        print(engine, len(wanted))

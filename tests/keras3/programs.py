@@ -1,24 +1,12 @@
-"""Programs that train whole models of Keras 3 on Backplane. `python programs.py FILE FOLDER` runs
-all of them on the engine of KERAS_BACKEND, and writes what they return to FILE as JSON.
-
-FOLDER is for files. It may hold `*.keras` files of the programs in `reference.py`.
+"""Programs that train whole models of Keras 3 on Backplane; `run.py` runs them. The current folder
+is for files, and holds the `*.keras` files of `reference.py`.
 """
 
-import gc
-import json
-import os
-import sys
-import traceback
-import warnings
+import contextlib
 from pathlib import Path
 
-import numpy as np
-
-if os.environ["KERAS_BACKEND"].startswith("backplane"):
-    import backplane.keras3  # noqa: F401
-import contextlib
-
 import keras
+import numpy as np
 from keras import layers as L
 from problems import CLASSES, IMAGES, ROWS, SERIES, TARGETS, TOKENS, losses, mlp
 from value_programs import (
@@ -30,7 +18,7 @@ from value_programs import (
 
 from backplane import backend as K
 
-FOLDER = Path(sys.argv[2] if __name__ == "__main__" else ".")
+FOLDER = Path()
 
 # --- layers ---------------------------------------------------------------------------------------
 
@@ -394,25 +382,3 @@ PROGRAMS = [
     save_and_load, resumed, interrupted, exported, k_functions, loops, symbolic_comparison,
     eager_types, continued,
 ]  # fmt: skip
-
-
-def main(file, only=()):
-    warnings.simplefilter("ignore")
-    found = {}
-    for program in PROGRAMS:
-        if only and program.__name__ not in only:
-            continue
-        keras.utils.clear_session()
-        # This collects garbage. What is left are modules and caches, which need not be looked
-        # through again after each program: on TensorFlow that took a fifth of all the time.
-        gc.freeze()
-        keras.utils.set_random_seed(1)
-        try:
-            found[program.__name__] = {"value": program()}
-        except Exception:  # noqa: BLE001 - the test shows it
-            found[program.__name__] = {"error": traceback.format_exc()}
-    Path(file).write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[3:])

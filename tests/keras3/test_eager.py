@@ -1,12 +1,8 @@
-"""Calls of `keras.ops` on values: the programs run in one process per engine."""
-
-import json
-import sys
-from pathlib import Path
+"""Calls of `keras.ops` on values."""
 
 import pytest
 
-from interop.environments import run
+from keras3.outcomes import names
 
 EXPECTED = {
     "settings": [
@@ -35,13 +31,6 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-def test_calls_on_values(engine, tmp_path):
-    file = tmp_path / "found.json"
-    run(
-        sys.executable, Path(__file__).with_name("eager_programs.py"), file,
-        backend=f"backplane.{engine.name}", folder=tmp_path, PYTHONWARNINGS="ignore",
-    )  # fmt: skip
-    found = json.loads(file.read_text())
-    for program, value in EXPECTED.items():
-        assert found[program] == value, (program, found[program])
-    assert set(found) == set(EXPECTED)
+@pytest.mark.parametrize("program", names("eager_programs"))
+def test_calls_on_values(outcomes, engine, program):
+    assert outcomes.value("eager_programs", program, engine.name) == EXPECTED[program]

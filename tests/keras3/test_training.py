@@ -1,30 +1,16 @@
 """Options of `fit` and its relatives: the numbers are those of Keras on JAX."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from interop.environments import returned, run, shared_folder
+from interop.environments import run
+from keras3.outcomes import KERAS_ON_JAX, names
 
 HERE = Path(__file__).parent
-FILE = HERE / "training_programs.py"
-NAMES = re.findall(r"\w+", re.search(r"^PROGRAMS = \[(.*?)\]", FILE.read_text(), re.S | re.M)[1])
-"""Importing the module would import Keras."""
-
-
-@pytest.fixture
-def results(tmp_path_factory):
-    """What the programs return, by backend: run once for all test processes."""
-
-    def found(backend):
-        folder = shared_folder(tmp_path_factory) / "keras3-training" / backend
-        return returned(folder, FILE, backend=backend)
-
-    return found
 
 
 def assert_close(found, wanted, where):
@@ -41,37 +27,35 @@ def assert_close(found, wanted, where):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_training_gives_the_numbers_of_keras_on_jax(results, engine, name):
-    found, wanted = [results(b)[name] for b in (f"backplane.{engine.name}", "jax")]
-    assert "value" in wanted, wanted["error"]
-    assert "value" in found, found["error"]
-    assert_close(found["value"], wanted["value"], name)
+@pytest.mark.parametrize("name", names("training_programs", "NUMBERS"))
+def test_training_gives_the_numbers_of_keras_on_jax(outcomes, engine, name):
+    wanted = outcomes.value("training_programs", name, KERAS_ON_JAX)
+    assert_close(outcomes.value("training_programs", name, engine.name), wanted, name)
 
 
 @pytest.mark.slow
-def test_logs_count_masks_and_weights(results, engine):
+def test_logs_count_masks_and_weights(outcomes, engine):
     """Those of `fit`, too. Keras on JAX loses masks there, where it takes gradients."""
-    for fit, held, wanted in results("jax")["logs_under_masks"]["value"]:
+    for fit, held, wanted in outcomes.value("training_programs", "logs_under_masks", KERAS_ON_JAX):
         assert_close(held, wanted, "jax")
         assert not np.isclose(fit["a_mse"], wanted["a_mse"], rtol=0.01)
-    for fit, held, wanted in results(f"backplane.{engine.name}")["logs_under_masks"]["value"]:
+    for fit, held, wanted in outcomes.value("training_programs", "logs_under_masks", engine.name):
         assert_close(fit, wanted, "fit")
         assert_close(held, wanted, "evaluate")
 
 
 @pytest.mark.slow
-def test_ends_of_data_warn_where_the_user_asked_for_more(results, engine):
+def test_ends_of_data_warn_where_the_user_asked_for_more(outcomes, engine):
     """As in Keras on JAX; the warning belongs to the line of the user."""
-    on_jax = results("jax")["ends_of_data"]["value"]
-    found = results(f"backplane.{engine.name}")["ends_of_data"]["value"]
+    on_jax = outcomes.value("training_programs", "ends_of_data", KERAS_ON_JAX)
+    found = outcomes.value("training_programs", "ends_of_data", engine.name)
     assert [x[:3] for x in found] == [x[:3] for x in on_jax] == [[3, 0, 1]] * 4
-    assert all(places == [FILE.name] for *_, places in found)
+    assert all(places == ["training_programs.py"] for *_, places in found)
 
 
 @pytest.mark.slow
-def test_several_steps_at_once_change_no_weight(results, engine):
-    found = results(f"backplane.{engine.name}")
+def test_several_steps_at_once_change_no_weight(outcomes, engine):
+    found = outcomes("training_programs", engine.name)
     for name in ("several_steps", "steps_of_generators"):
         first, *others = [weights for _, _, weights in found[name]["value"]]
         for weights in others:

@@ -1,15 +1,9 @@
-"""What users of Keras 3 write besides the plain loop: the programs run in a process per engine."""
-
-import json
-import sys
-from pathlib import Path
+"""What users of Keras 3 write besides the plain loop."""
 
 import numpy as np
 import pytest
 
-from interop.environments import locked, run
-
-HERE = Path(__file__).parent
+MODULE = "user_programs"
 
 ERRORS = {
     "strings_are_no_tensors": ["TypeError", "is no tensor of the backend", "StringLookup"],
@@ -38,63 +32,35 @@ ON_JAX = {
 """What Keras on JAX gives for the same programs."""
 
 
-@pytest.fixture
-def results(tmp_path_factory):
-    """What the programs return, by engine: run once for all test processes."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
-        shared = shared.parent
-    folder = shared / "keras3-user-programs"
-
-    def found(engine):
-        file = folder / f"{engine}.json"
-        with locked(file.with_suffix(".lock")):
-            if not file.exists():
-                own = folder / engine
-                own.mkdir()
-                run(
-                    sys.executable, HERE / "user_programs.py", file,
-                    backend=f"backplane.{engine}", folder=own, PYTHONWARNINGS="ignore",
-                )  # fmt: skip
-        return json.loads(file.read_text())
-
-    return found
-
-
 @pytest.mark.slow
-def test_programs_of_users_give_the_same_numbers_on_each_engine(results, engine):
-    found, wanted = results(engine.name), results("numpy")
+def test_programs_of_users_give_the_same_numbers_on_each_engine(outcomes, engine):
     for program in SAME:
-        assert "value" in found[program], found[program]["trace"]
-        np.testing.assert_allclose(
-            found[program]["value"], wanted[program]["value"], rtol=2e-4, err_msg=program
-        )
+        found, wanted = [outcomes.value(MODULE, program, on) for on in (engine.name, "numpy")]
+        np.testing.assert_allclose(found, wanted, rtol=2e-4, err_msg=program)
 
 
 @pytest.mark.slow
-def test_programs_of_users_give_the_numbers_of_keras_on_jax(results, engine):
-    found = results(engine.name)
+def test_programs_of_users_give_the_numbers_of_keras_on_jax(outcomes, engine):
     for program, wanted in ON_JAX.items():
-        assert "value" in found[program], found[program]["trace"]
-        np.testing.assert_allclose(found[program]["value"], wanted, rtol=1e-5, err_msg=program)
+        found = outcomes.value(MODULE, program, engine.name)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=program)
 
 
 @pytest.mark.slow
-def test_losses_of_a_step_of_the_user_fall(results):
-    first, second, *_ = results("numpy")["triplets"]["value"]
+def test_losses_of_a_step_of_the_user_fall(outcomes):
+    first, second, *_ = outcomes.value(MODULE, "triplets", "numpy")
     assert second < first
 
 
 @pytest.mark.slow
-def test_programs_of_users_compute_what_they_say(results, engine):
-    found = results(engine.name)
-    for program, value in VALUES.items():
-        assert found[program].get("value") == value, found[program]
+def test_programs_of_users_compute_what_they_say(outcomes, engine):
+    for program, wanted in VALUES.items():
+        assert outcomes.value(MODULE, program, engine.name) == wanted
 
 
 @pytest.mark.slow
-def test_errors_in_programs_of_users_say_what_to_write(results, engine):
-    found = results(engine.name)
+def test_errors_in_programs_of_users_say_what_to_write(outcomes, engine):
+    found = outcomes(MODULE, engine.name)
     for program, parts in ERRORS.items():
         for part in parts:
             assert part in found[program]["error"], (program, part)
@@ -104,8 +70,8 @@ def test_errors_in_programs_of_users_say_what_to_write(results, engine):
 
 
 @pytest.mark.slow
-def test_errors_of_running_steps_name_the_layer(results):
+def test_errors_of_running_steps_name_the_layer(outcomes):
     """Not every engine's library refuses such an index; the words are the same."""
-    found = results("numpy")["an_index_beyond"]["error"]
+    found = outcomes(MODULE, "numpy")["an_index_beyond"]["error"]
     assert found.startswith("IndexError")
     assert "/tokens' on the engine 'numpy'" in found

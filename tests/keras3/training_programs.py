@@ -1,20 +1,11 @@
-"""Runs of `fit` and its relatives with their options. `python training_programs.py FILE` makes all
-of them on the backend of KERAS_BACKEND, Backplane's or Keras' own, and writes the numbers to FILE.
-"""
+"""Runs of `fit` and its relatives with their options; `run.py` runs them, on Keras' own JAX too."""
 
-import gc
 import json
-import os
-import sys
-import traceback
 import warnings
 from pathlib import Path
 
-import numpy as np
-
-if os.environ["KERAS_BACKEND"].startswith("backplane"):
-    import backplane.keras3  # noqa: F401
 import keras
+import numpy as np
 from keras import layers as L
 from keras.callbacks import (
     Callback,
@@ -303,7 +294,7 @@ def stopped():
     ]
 
 
-PROGRAMS = [
+NUMBERS = [
     several_steps, steps_of_generators, endless_generators, a_generator_that_runs_out,
     generators_without_training, logs_of_two_outputs, accumulated, averaged, ways_to_compile,
     without_compiling, batches_by_hand, weights_of_samples, weights_of_classes,
@@ -345,20 +336,5 @@ def ends_of_data():
     return found
 
 
-BESIDES = [logs_under_masks, ends_of_data]
-"""Programs whose numbers have tests of their own."""
-
-
-def told(program):
-    keras.utils.set_random_seed(1)
-    try:
-        return {"value": program()}
-    except Exception:  # noqa: BLE001 - the test of that program shows it
-        return {"error": traceback.format_exc()}
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    gc.freeze()  # What has been imported stays: the collector need not look through it.
-    found = {program.__name__: told(program) for program in PROGRAMS + BESIDES}
-    Path(sys.argv[1]).write_text(json.dumps(found))
+PROGRAMS = [*NUMBERS, logs_under_masks, ends_of_data]
+"""The last two have tests of their own."""

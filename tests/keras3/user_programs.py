@@ -1,16 +1,7 @@
-"""Programs as users of Keras 3 write them. `python user_programs.py FILE` runs all of them on the
-engine of KERAS_BACKEND, and writes what they return, or their error, to FILE as JSON.
-"""
-
-import gc
-import json
-import sys
-import traceback
-from pathlib import Path
+"""Programs as users of Keras 3 write them; `run.py` runs them."""
 
 import numpy as np
 
-import backplane.keras3  # noqa: F401
 from backplane import backend as K
 
 # isort: split
@@ -305,19 +296,3 @@ PROGRAMS = [
     shapes_that_depend_on_values, an_index_beyond, targets_of_another_shape, loops_and_branches,
     gradient_of_the_user, without_state, a_loss_of_a_layer, tensors_and_variables,
 ]  # fmt: skip
-
-
-def told(program):
-    keras.utils.set_random_seed(1)
-    try:
-        return {"value": program()}
-    except Exception as error:  # noqa: BLE001 - the test of that program shows it
-        notes = getattr(error, "__notes__", ())
-        text = "\n".join([f"{type(error).__name__}: {error}", *notes])
-        return {"error": text, "trace": traceback.format_exc()}
-
-
-if __name__ == "__main__":
-    gc.freeze()  # What has been imported stays: the collector need not look through it.
-    found = {program.__name__: told(program) for program in PROGRAMS}
-    Path(sys.argv[1]).write_text(json.dumps(found))
