@@ -1,4 +1,4 @@
-"""Operators of values and symbolic tensors on engines that are chosen by `K.engine`, after Keras has
+"""Operators of values and symbolic tensors on engines that `K.engine` chooses, after Keras has
 started on another one. `python later_engine.py ENGINE…` prints how many it compared on each.
 """
 
