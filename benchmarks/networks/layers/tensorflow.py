@@ -5,6 +5,7 @@ the library's own fused functions wherever there are any.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from benchmarks.networks.layers.blocks.tensorflow import Blocks
 
 class Layers(Blocks):
     """Images are (samples, *spatial, channels)."""
+
+    xla = False
+    """Whether XLA compiles the program."""
 
     def make(self, value: np.ndarray, role: str) -> Any:
         """A variable, made outside of the program that is traced."""
@@ -49,7 +53,7 @@ class Layers(Blocks):
         kernel = self.weight((*[size] * rank, x.shape[-1], filters))
         if rank == 1:
             x = tf.pad(x, [[0, 0], [(size - 1) * dilation, 0], [0, 0]])
-            y = tf.nn.conv1d(x, kernel, 1, "VALID", dilations=dilation)
+            y = _conv1d(x, kernel, dilation, self.xla)
         else:
             x, padding = _padded(x, size // 2, strides)
             y = tf.nn.conv2d(x, kernel, strides, padding)
@@ -324,6 +328,34 @@ class Layers(Blocks):
     def row_sum(x: Any) -> Any:
         """The sum over all axes but the first."""
         return tf.reduce_sum(x, list(range(1, len(x.shape))))
+
+
+@cache
+def _has_gradients_of_dilations() -> bool:
+    """Not on processors for which TensorFlow takes its own kernels instead of oneDNN's."""
+
+    def gradient() -> Any:
+        return tf.raw_ops.Conv2DBackpropFilter(
+            input=tf.ones((1, 1, 3, 1)), filter_sizes=(1, 2, 1, 1),
+            out_backprop=tf.ones((1, 1, 1, 1)), strides=[1] * 4, padding="VALID",
+            dilations=(1, 1, 2, 1),
+        )  # fmt: skip
+
+    with tf.init_scope():
+        try:
+            tf.function(gradient, autograph=False)()
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            return False
+    return True
+
+
+def _conv1d(x: Any, kernel: Any, dilation: int, xla: bool) -> Any:
+    if dilation == 1 or xla or _has_gradients_of_dilations():
+        return tf.nn.conv1d(x, kernel, 1, "VALID", dilations=dilation)
+    return tf.nn.with_space_to_batch(
+        x, [dilation], "VALID", lambda part, *_: tf.nn.conv1d(part, kernel, 1, "VALID"),
+        filter_shape=kernel.shape[:1],
+    )  # fmt: skip
 
 
 def _padded(x: Any, half: int, strides: int) -> tuple[Any, str]:

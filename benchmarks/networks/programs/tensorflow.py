@@ -40,6 +40,7 @@ class _Slots:
 def train(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) -> Run:
     """A training step with variables that TensorFlow owns."""
     layers, opt = Layers(), network.optimizer
+    layers.xla = xla
     batch = with_graphs(batch, both_ways)
     slots: dict[str, _Slots] = {}
 
@@ -72,6 +73,7 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) ->
 def predict(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) -> Run:
     """A prediction."""
     layers = Layers(training=False)
+    layers.xla = xla
     batch = with_graphs(network.inputs(batch), both_ways)
 
     @tf.function(jit_compile=xla, autograph=False)
