@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
-import torch.distributed as dist
 
 from backplane import backend as K
 from backplane import engines
@@ -39,29 +37,12 @@ def results(case: Case, arrays: list[np.ndarray], last: bool | None) -> list[np.
         return K.function(inputs, [*outputs, *grads])(arrays)
 
 
-def made_by(rank: int, make: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
-    """What one of the processes makes, in both."""
-    box: list[Any] = [None]
-    if dist.get_rank() == rank:
-        try:
-            box = [make()]
-        except Exception as error:  # noqa: BLE001 - both processes raise it
-            box = [error]
-    dist.broadcast_object_list(box, src=rank)
-    if isinstance(box[0], Exception):
-        raise box[0]
-    found: list[np.ndarray] = box[0]
-    return found
-
-
 def check_case(case: Case, last: bool) -> None:
-    """The values of one process, compared with those of one device, which the two processes
-    compute in turns.
-    """
+    """The values of one process."""
     dtype = case.dtypes[0]
     K.set_floatx(dtype)
     arrays = case.arrays(dtype)
-    alone = made_by(int(last), lambda: results(case, arrays, None))
+    alone = results(case, arrays, None)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*cannot keep the layout")
         found = results(case, arrays, last)
