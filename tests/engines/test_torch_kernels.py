@@ -8,7 +8,7 @@ import pytest
 from backplane import backend as K
 from backplane.engines import get, kernels
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
 CASES = {
@@ -148,3 +148,48 @@ def test_products_by_onednn_leave_a_tape_what_it_needs():
     torch.testing.assert_close(kernel.grad, slope, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(y, expected.detach(), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(mapped, expected.detach(), rtol=1e-4, atol=1e-4)
+
+
+def _momentum(p, g, m):
+    new = 0.9 * m - 0.01 * g
+    return [(m, new), (p, p + new)]
+
+
+def _adam(p, g, m, v):
+    new_m, new_v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * K.square(g)
+    return [(m, new_m), (v, new_v), (p, p - 0.01 * new_m / (K.sqrt(new_v) + 1e-7))]
+
+
+@pytest.mark.parametrize(
+    ("step", "states", "kernel"), [(_momentum, 1, "_fused_sgd_"), (_adam, 2, "_fused_adam_")]
+)
+def test_fused_steps_copy_no_kernel(monkeypatch, step, states, kernel):
+    """PyTorch's own copy what is not contiguous, there and back."""
+    fused, straight = getattr(torch, kernel), []
+
+    def watched(*tensors, **options):
+        straight.extend(x.is_contiguous() for group in tensors for x in group if x.ndim)
+        return fused(*tensors, **options)
+
+    monkeypatch.setattr(torch, kernel, watched)
+    given, first = _array(4, 9, 9, 3), [_array(3, 3, 3, 5), _array(1, 1, 5, 7)]
+
+    def trained():
+        x, weights = K.placeholder((None, 9, 9, 3)), [K.variable(w) for w in first]
+        y = x
+        for w in weights:
+            y = K.conv2d(y, w, padding="same")
+        updates = []
+        for w, g in zip(weights, K.gradients(K.mean(K.square(y)), weights), strict=True):
+            updates += step(w, g, *[K.zeros(w.shape) for _ in range(states)])
+        f = K.function([x], [], updates=updates)
+        for _ in range(3):
+            f([given])
+        return [K.get_value(w) for w in weights]
+
+    found = trained()
+    assert straight
+    assert all(straight)
+    with K.engine("numpy"):
+        for w, wanted in zip(found, trained(), strict=True):
+            np.testing.assert_allclose(w, wanted, rtol=1e-4, atol=1e-5)

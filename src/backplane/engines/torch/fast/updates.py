@@ -92,6 +92,22 @@ def _in_order_of(ps: Tensors, gs: Tensors) -> list[Value]:
     return [g if g.stride() == p.stride() else torch.empty_like(p).copy_(g) for p, g in pairs]
 
 
+def _straight(ps: Tensors, *others: Tensors) -> list[list[Value]]:
+    """Parameters, and tensors in their order, as views with the axes in the order of memory: fused
+    kernels copy what is not contiguous, there and back. That took half of the time of a step of SGD
+    for DenseNet-121.
+    """
+    rows = []
+    for row in zip(ps, *others, strict=True):
+        p = row[0]
+        if p.is_contiguous():
+            rows.append(row)
+        else:
+            order = sorted(range(p.ndim), key=p.stride, reverse=True)
+            rows.append(tuple([x.permute(order) for x in row]))
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
 def _number(x: Value) -> Any:
     """A scalar as a number. On an accelerator that waits for all work before it, so a tensor that
     stays the same from step to step, such as a constant, is asked once.
@@ -173,12 +189,11 @@ def momentum_update(
     ms = _owned(ms, ps, in_order=True)
     fits = decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0])
     if fits and not isinstance(a, torch.Tensor):
-        gs = _in_order_of(ps, gs)
         kernel = partial(
             torch._fused_sgd_, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
             nesterov=False, maximize=False, is_first_step=False,
         )  # fmt: skip
-        return [*ps, *ms], [(kernel, ps, gs, ms)]
+        return [*ps, *ms], [(kernel, *_straight(ps, _in_order_of(ps, gs), ms))]
     calls = [(torch._foreach_mul_, ms, decay), *_add(a, ms, gs)]
     if isinstance(b, torch.Tensor):  # `ms` are not there yet.
         calls += [(partial(torch._foreach_addcmul_, ps, ms), [b.expand_as(m) for m in ms])]
@@ -202,14 +217,14 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
         return _adam_by_formula(rate, beta1, beta2, epsilon, *tensors)
     ps = _owned(ps, gs)
     ms, vs = [_owned(xs, ps, in_order=True) for xs in (ms, vs)]
-    gs = _in_order_of(ps, gs)
     steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
     a = a.to(torch.float32) if isinstance(a, torch.Tensor) else a
     kernel = partial(
         torch._fused_adam_, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
         amsgrad=False, maximize=False,
     )  # fmt: skip
-    return [*ps, *ms, *vs], [(kernel, ps, gs, ms, vs, [], steps)]
+    straight = _straight(ps, _in_order_of(ps, gs), ms, vs)
+    return [*ps, *ms, *vs], [(kernel, *straight, [], steps)]
 
 
 # --- formulas -------------------------------------------------------------------------------------
