@@ -39,8 +39,8 @@ NOTES = (
     "Times are the processor's. `wall` is the time on the clock, in which other programs are "
     "contained. These lengthen the processor's time too, because they share caches and memory. So "
     "what is over the best by hand and Keras 3, which took turns with ours, can be trusted more "
-    "than what is over the fastest of all, which ran at another time, and for some networks on a "
-    "machine that is faster or slower, by a factor of two and more.",
+    "than what is over the fastest of all, which ran at another time.",
+    "The processor has no AVX-512, so TensorFlow takes kernels of its own instead of oneDNN's.",
     "`first` is the time from an empty program to the first loss: graph, gradients, compilation "
     "and one step, with the library imported and used before. `memory` is the most that the "
     "process held up to the 20th step beyond what it held before the network was built.",
@@ -55,14 +55,7 @@ NOTES = (
     "training by hand for ONNX Runtime; some networks have a model of Keras 3.",
     "By hand in NumPy there are `unet`, `gpt`, `gpt-768` and `bert`: windows of one image as the "
     "rows of a matrix, batched products, GELU block by block together with its derivative, Adam in "
-    "place. They are younger than the rows for NumPy below. In one process, call by call (medians "
-    "of 9 rounds on a busy machine, quarters in brackets), a step on NumPy takes 1.07 (1.04–1.15) "
-    "of by hand for `gpt`, 1.07 (1.05–1.08) for `bert` and 0.97 (0.90–1.07) for `unet`, and a "
-    "prediction 0.81, 0.98 and 0.99; on PyTensor a step takes 1.25 (1.21–1.29), 1.06 and 1.05 of "
-    "NumPy by hand, and a prediction 0.93, 0.93 and 0.99. Products are 55% to 60% of the GPT's "
-    "step, here and by hand. The rest is passes over memory, of which a layer norm by hand takes "
-    "fewer. Tried were blocks that stay in the cache, one kernel for Adam, and sums over rows as "
-    "products. NumPy would need kernels of several operations in one pass.",
+    "place.",
     "`roof` is more than 100% for the recommender, because a step reads and writes only those rows "
     "of its tables that the batch names.",
 )
