@@ -80,12 +80,13 @@ _unary("logit", _on_floats(lambda x: ew.sub(ew.log(x), ew.log1p(ew.neg(x)))))
 _unary(np.positive, lambda x: x)
 _unary(np.conjugate, lambda x: x)
 _unary(np.reciprocal, _on_floats(lambda x: ew.div(ew.one(x), x)))
-for _ufunc, _body in {
+_FORMULAS: dict[Any, Function] = {
     np.expm1: ew.expm1, np.log1p: ew.log1p, np.exp2: el.exp2, np.cbrt: el.cbrt,
     np.log2: partial(el.log_to, 2.0), np.log10: partial(el.log_to, 10.0), np.tan: el.tan,
     np.sinh: el.sinh, np.cosh: el.cosh, np.arcsinh: el.arcsinh, np.arccosh: el.arccosh,
     np.arctanh: el.arctanh, np.isinf: el.is_infinite, np.isfinite: el.is_finite,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _ufunc, _body in _FORMULAS.items():
     _unary(_ufunc, _on_floats(_body))
 for _ufunc, _body in {np.arcsin: el.arcsin, np.arccos: el.arccos, np.arctan: el.arctan}.items():
     _unary(_ufunc, _on_floats(_body), k="atan2")
