@@ -99,9 +99,9 @@ def section(causes: Sequence[Cause], found: Sequence[Cause]) -> Iterator[str]:
     """The part of the page that the links lead to."""
     yield "## Why\n"
     yield (
-        "Each miss has one main cause. Profiles were taken when a cause was found, most of them on a "
-        "machine with AVX-512, where times are about half of those above. Shares are of processor "
-        "time.\n"
+        "Each miss has one main cause. Profiles were taken when a cause was found, most of them on "
+        "a machine with AVX-512, where times are about half of those above. Shares are of "
+        "processor time.\n"
     )
     for cause in causes:
         count = sum(other.key == cause.key for other in found)
