@@ -95,14 +95,10 @@ def explained(misses: Sequence[Miss], causes: Sequence[Cause], file: Path = FILE
     return [cause for cause in found if cause is not None]
 
 
-def section(causes: Sequence[Cause], found: Sequence[Cause]) -> Iterator[str]:
-    """The part of the page that the links lead to."""
+def section(causes: Sequence[Cause], found: Sequence[Cause], profiles: str) -> Iterator[str]:
+    """The part of the page that the links lead to. `profiles` says where profiles were taken."""
     yield "## Why\n"
-    yield (
-        "Each miss has one main cause. Profiles were taken when a cause was found, most of them on "
-        "a machine with AVX-512, where times are about half of those above. Shares are of "
-        "processor time.\n"
-    )
+    yield f"Each miss has one main cause. {profiles} Shares are of processor time.\n"
     for cause in causes:
         count = sum(other.key == cause.key for other in found)
         yield f"### {cause.heading}\n"

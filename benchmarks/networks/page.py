@@ -59,6 +59,10 @@ NOTES = (
     "`roof` is more than 100% for the recommender, because a step reads and writes only those rows "
     "of its tables that the batch names.",
 )
+PROFILES = (
+    "Profiles were taken when a cause was found, most of them on a machine with AVX-512, where "
+    "times are about half of those above."
+)
 LIMITS = {"hand": 1.05, "keras3": 1.0, "fastest": 1.3}
 WITHOUT_COMPILER = ("numpy", "theano")
 """Engines that run NumPy's kernels one by one."""
@@ -222,7 +226,7 @@ def _misses(found: dict[str, Any], causes: Sequence[Cause]) -> Iterator[str]:
     ]  # fmt: skip
     yield from table(["network", "engine", "", "over", "at most", "measured", "why"], rows)
     yield "</details>\n"
-    yield from section(causes, why)
+    yield from section(causes, why, PROFILES)
 
 
 def _plotted(found: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -203,4 +203,4 @@ def _goals(missed: Sequence[Miss], file: Path) -> Iterator[str]:
     ]
     header = ["network", "on", "missed", "beside", "measured over the limit", "why"]
     yield from table(header, listed)
-    yield from causes.section(known, found)
+    yield from causes.section(known, found, "Profiles were taken on the machine above.")
