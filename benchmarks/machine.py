@@ -57,14 +57,21 @@ def description() -> dict[str, Any]:
     }
 
 
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
+"""Instructions for which libraries have kernels of their own, the widest first."""
+
+
 def processor() -> str:
-    """The processor's model."""
+    """The processor's model, and its widest vector instructions: names of models do not tell."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.processor()
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((v.strip() for k, _, v in lines if k.strip() == "model name"), "unknown")
+    lines = [line.partition(":") for line in text.splitlines()]
+    known = {key.strip(): value.strip() for key, _, value in reversed(lines)}
+    flags = known.get("flags", "").split()
+    widest = next((f" with {name}" for flag, name in VECTORS.items() if flag in flags), "")
+    return known.get("model name", "unknown") + widest
 
 
 def memory() -> int | None:

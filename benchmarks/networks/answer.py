@@ -8,7 +8,15 @@ from typing import Any
 
 from benchmarks.networks import NETWORKS
 from benchmarks.networks.causes import Cause, explained
-from benchmarks.networks.page import CLOCK, LIMITS, mean, medians, misses, over
+from benchmarks.networks.page import (
+    CLOCK,
+    LIMITS,
+    kernels_of_tensorflow,
+    mean,
+    medians,
+    misses,
+    over,
+)
 from benchmarks.page import table
 from benchmarks.problem import BACKPLANE, ENGINES, LIBRARY
 
@@ -28,11 +36,8 @@ NOTE = """\
 ONNX Runtime has no gradients, so only its predictions have a rival. By hand in NumPy there are four
 networks. PyTensor, which runs NumPy's kernels, is compared with these. What is fastest is the best
 program for a network on any engine.
-
-The processor of this page has no AVX-512, so TensorFlow takes kernels of its own instead of
-oneDNN's, and the best program by hand is often one that XLA compiles. Without XLA, programs by hand
-in TensorFlow take {plain} of the time of ours for a step.
-
+"""
+FIRST = """\
 The goal for first steps on PyTorch is 1.2, and small networks miss it. Nothing is compiled there,
 so by hand the first step costs little more than the second one: 25 ms for a TabNet, and 88 here. Of
 these, K takes 24 to build 1,100 nodes, 20 in passes over the graph, 19 to write the program and to
@@ -51,14 +56,14 @@ Keras' own backends, and [measurements](measurements.md) has threads, memory and
 def write(data: dict[str, Any], page: Path, causes: list[Cause]) -> None:
     """Write the page. Its plot is that of the page on networks."""
     found = {n: data["networks"][n]["programs"] for n in NETWORKS if n in data["networks"]}
-    lines = [HEAD, *_engines(found)]
+    lines = [HEAD, *_engines(found, data["machine"]["processor"])]
     lines += ["![Steps over the best program by hand or of Keras 3](networks/steps.svg)\n"]
     lines += [*_slowest(found, causes), BEHIND]
     page.write_text("\n".join(lines), encoding="utf-8")
 
 
-def _engines(found: dict[str, Any]) -> Iterator[str]:
-    """A row for each engine."""
+def _engines(found: dict[str, Any], processor: str) -> Iterator[str]:
+    """A row for each engine, and what to know of them."""
     rows = []
     for engine in ENGINES:
         there = [rows for rows in found.values() if _ours(rows, engine) is not None]
@@ -72,7 +77,9 @@ def _engines(found: dict[str, Any]) -> Iterator[str]:
             "a prediction over by hand", "the first step over by hand",
             "a step over the fastest engine"]  # fmt: skip
     yield from table(head, rows)
-    yield NOTE.format(plain=mean(_plain(found)))
+    yield NOTE
+    yield from in_tensorflow(found, processor)
+    yield FIRST
 
 
 def _ours(rows: list[dict[str, Any]], engine: str) -> dict[str, Any] | None:
@@ -89,6 +96,15 @@ def _over_hand(there: list[Any], engine: str, part: str) -> list[float]:
         ]
     ratios = (over(rows, engine, part).get("hand") for rows in there)
     return [ratio[0] for ratio in ratios if ratio is not None]
+
+
+def in_tensorflow(found: dict[str, Any], processor: str) -> Iterator[str]:
+    """A paragraph on programs by hand in TensorFlow, if there are any."""
+    if plain := _plain(found):
+        if remark := kernels_of_tensorflow(processor):
+            yield remark
+        yield "The best program by hand in TensorFlow is often one that XLA compiles. Without XLA,"
+        yield f"a step by hand takes {mean(plain)} of the time of ours.\n"
 
 
 def _plain(found: dict[str, Any]) -> list[float]:

@@ -40,7 +40,6 @@ NOTES = (
     "contained. These lengthen the processor's time too, because they share caches and memory. So "
     "what is over the best by hand and Keras 3, which took turns with ours, can be trusted more "
     "than what is over the fastest of all, which ran at another time.",
-    "The processor has no AVX-512, so TensorFlow takes kernels of its own instead of oneDNN's.",
     "`first` is the time from an empty program to the first loss: graph, gradients, compilation "
     "and one step, with the library imported and used before. `memory` is the most that the "
     "process held up to the 20th step beyond what it held before the network was built.",
@@ -60,8 +59,8 @@ NOTES = (
     "of its tables that the batch names.",
 )
 PROFILES = (
-    "Profiles were taken when a cause was found, most of them on a machine with AVX-512, where "
-    "times are about half of those above."
+    "Profiles were taken when a cause was found, on this machine or another one, where times "
+    "differ by a factor of two."
 )
 LIMITS = {"hand": 1.05, "keras3": 1.0, "fastest": 1.3}
 WITHOUT_COMPILER = ("numpy", "theano")
@@ -105,9 +104,22 @@ def _machine(data: dict[str, Any], networks: dict[str, Any]) -> Iterator[str]:
         f"matrices at {limits['flops'] / 1e9:.0f} GFLOP/s and copies at "
         f"{limits['bytes'] / 1e9:.1f} GB/s.\n"
     )
-    notes = *NOTES, _unmeasured(networks), _unpredicted(networks), *conditions.remarks(networks)
+    notes = (
+        *NOTES,
+        kernels_of_tensorflow(found["processor"]),
+        _unmeasured(networks),
+        _unpredicted(networks),
+        *conditions.remarks(networks),
+    )
     yield from (f"- {text}" for text in notes if text)
     yield ""
+
+
+def kernels_of_tensorflow(processor: str) -> str:
+    """A remark on processors for which TensorFlow does not use oneDNN by itself."""
+    if "AVX2" not in processor:
+        return ""
+    return "The processor has no AVX-512, so TensorFlow takes kernels of its own, not oneDNN's."
 
 
 def _unmeasured(found: dict[str, Any]) -> str:

@@ -281,7 +281,8 @@ def test_the_answer_in_a_few_lines(tmp_path: Path) -> None:
         return {"programs": [*rows, row("jax", BACKPLANE, 0.5, 1.0)]}
 
     file = tmp_path / "answer.md"
-    data = {"networks": {"gpt": network(0.5), "vae": network(2.0)}}
+    networks = {"gpt": network(0.5), "vae": network(2.0)}
+    data = {"networks": networks, "machine": {"processor": "P with AVX2"}}
     answer.write(data, file, [cause("slow", engines=["torch"])])
     text = file.read_text(encoding="utf-8")
     # The mean of a half and two, one of two within the limit, three seconds over two, one and four.
@@ -289,6 +290,18 @@ def test_the_answer_in_a_few_lines(tmp_path: Path) -> None:
     assert "| JAX | 2 | – | – | – | – | 1.00 |" in text
     assert "of 1 that take more than 1.05" in text
     assert "| PyTorch | step | 2.00 | [slow](networks.md#it-is-slow) |" in text
+
+
+def test_programs_by_hand_in_tensorflow_without_xla() -> None:
+    rows = [
+        {"stack": "tensorflow", "name": name, "error": "", "step cpu": [seconds]}
+        for name, seconds in ((BACKPLANE, 2.0), ("by hand", 3.0), ("by hand, XLA", 1.0))
+    ]
+    told = "\n".join(answer.in_tensorflow({"gpt": rows}, "P with AVX2"))
+    assert told.startswith("The processor has no AVX-512")
+    assert "step by hand takes 1.50 of the time of ours" in told
+    assert "AVX-512" not in "".join(answer.in_tensorflow({"gpt": rows}, "P with AVX-512"))
+    assert not list(answer.in_tensorflow({"gpt": rows[:1]}, "P"))
 
 
 # --- conditions -----------------------------------------------------------------------------------
