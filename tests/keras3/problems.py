@@ -1,18 +1,8 @@
-"""The data, the runs and the smallest model that programs with models of Keras 3 share.
-
-Their graphs run a few times, and need not be made fast.
-"""
-
-import os
+"""The data, the runs and the smallest model that programs with models of Keras 3 share."""
 
 import keras
 import numpy as np
 from keras import layers as L
-
-if os.environ["KERAS_BACKEND"].endswith("tensorflow"):
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 rng = np.random.default_rng(0)
 IMAGES = rng.normal(size=(20, 12, 12, 3)).astype("float32")

@@ -38,6 +38,11 @@ def told(program):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    if os.environ["KERAS_BACKEND"].endswith("tensorflow"):
+        import tensorflow as tf
+
+        # Programs run a few times: their graphs need not be made fast.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     for given in sys.argv[1:]:
         name, _, only = given.partition(".")
         programs = importlib.import_module(name).PROGRAMS

@@ -94,9 +94,11 @@ def _in_order_of(ps: Tensors, gs: Tensors) -> list[Value]:
 
 def _straight(ps: Tensors, *others: Tensors) -> list[list[Value]]:
     """Parameters, and tensors in their order, as views with the axes in the order of memory: fused
-    kernels copy what is not contiguous, there and back. That took half of the time of a step of SGD
-    for DenseNet-121.
+    kernels copy what is not contiguous, there and back. For DenseNet-121 that took three quarters
+    of the time of SGD's kernel.
     """
+    if all(p.is_contiguous() for p in ps):
+        return [list(ps), *map(list, others)]
     rows = []
     for row in zip(ps, *others, strict=True):
         p = row[0]
