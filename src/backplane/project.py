@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 NAME = "keras-backplane"
 """The name of the distribution."""
 
@@ -32,6 +34,17 @@ def install_command(extra: str) -> str:
         return f'pip install "{NAME}[{extra}]"'
     editable = "-e " if source.get("dir_info", {}).get("editable") else ""
     return f'pip install {editable}"{path}[{extra}]"'
+
+
+def library(module: str, extra: str, what: str) -> ModuleType:
+    """A module of a library that comes with an extra. The ImportError begins with `what`."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        command = install_command(extra)
+        raise ImportError(f"{what}, which is not installed: {command}") from error
 
 
 def urls() -> dict[str, str]:

@@ -39,7 +39,7 @@ case(
     kinks=[((np.ones((1, 2, 2, 1)),), (FIRST_OF_FOUR,))],
     errors=[
         *errors("pool2d", X, (2, 2)),
-        ((ints(3, 5, 6, 2), 2), {"pool_mode": "avg"}, TypeError, r"K\.pool2d: x must be float"),
+        ((ints(3, 5, 6, 2), 2), {"pool_mode": "avg"}, TypeError, r"K\.pool2d: x must hold floats"),
         ((X, (6, 1)), {}, ValueError, r"K\.pool2d: the window does not fit.* 6 .*0, which has 5"),
     ],
 )

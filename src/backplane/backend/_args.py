@@ -13,6 +13,7 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._errors import described
+from backplane.backend.types import TensorLike
 from backplane.compile.constants import fold
 from backplane.core.graph import Tensor, is_array, rewrite
 from backplane.core.registry import suggestion
@@ -298,6 +299,18 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
         return as_tensor(np.asarray(sizes, np.int32))
     scalars = [cast_to(as_tensor(n, "int32"), "int32") for n in filled(sizes, dims)]
     return stack(scalars, 0)
+
+
+def as_integers(x: TensorLike, what: str) -> Tensor:
+    """A tensor of integers. An empty list is one too."""
+    tensor = as_tensor(x)
+    if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
+        return cast_to(tensor, "int32")
+    if not is_integer(tensor.spec.dtype):
+        raise TypeError(
+            f"{what} must hold integers, got dtype {tensor.spec.dtype}; convert it by K.cast"
+        )
+    return tensor
 
 
 # --- integers that are known while a graph is built -----------------------------------------------

@@ -149,10 +149,8 @@ class _Search:
         active = time < rg.column(self.lengths)
         carry = [ew.where(active, new, old) for new, old in zip(following, carry, strict=True)]
         added = ew.where(ew.logical_or(stays, ew.logical_not(active)), rg.integer(-1), label)
-        return carry, [ew.where(active, source, rg.row(self.places())), added]
-
-    def places(self) -> Tensor:
-        return constant(np.arange(self.width), "int32")
+        places = constant(np.arange(self.width), "int32")
+        return carry, [ew.where(active, source, rg.row(places)), added]
 
     def is_parent(self, hashes: list[Tensor], parents: list[Tensor]) -> Tensor:
         """(samples, i, j): whether sequence j is sequence i plus one label."""

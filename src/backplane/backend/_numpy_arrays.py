@@ -134,9 +134,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Tensor:
 def _swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
     x = as_tensor(a)
     i, j = as_axis(axis1, x, "axis1"), as_axis(axis2, x, "axis2")
-    order = list(range(x.ndim))
-    order[i], order[j] = j, i
-    return shaping.permute_dimensions(x, order)
+    return _moved(x, [i, j], [j, i])
 
 
 @of(np.expand_dims, k="expand_dims")
@@ -196,12 +194,7 @@ def _rolled(x: Tensor, step: int, axis: int) -> Tensor:
 
 @of(np.tile, k="tile")
 def _tile(A: Any, reps: Any) -> Tensor:
-    x = as_tensor(A)
-    counts = as_entries(reps, "reps")
-    counts = [*[1] * (x.ndim - len(counts)), *counts]
-    if len(counts) > x.ndim:
-        x = sh.expand_dims(x, axes=tuple(range(len(counts) - x.ndim)))
-    return shaping.tile(x, counts) if counts else x
+    return shaping.tile(A, as_entries(reps, "reps"))
 
 
 @of(np.repeat, k="repeat_elements")

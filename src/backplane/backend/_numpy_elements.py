@@ -20,7 +20,7 @@ from backplane.backend import (
     shaping,
 )
 from backplane.backend._args import as_axis, as_int
-from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of, of_newer
+from backplane.backend._numpy_table import FUNCTIONS, OPERATORS, in_dtype, listed, of, of_newer
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.core.hooks import HOOKS
@@ -100,12 +100,7 @@ for _ufunc, _factor in ((np.deg2rad, math.pi / 180), (np.rad2deg, 180 / math.pi)
     _unary(_ufunc, _on_floats(lambda x, factor=_factor: ew.mul(x, like(factor, x))))
 FUNCTIONS[np.radians], FUNCTIONS[np.degrees] = FUNCTIONS[np.deg2rad], FUNCTIONS[np.rad2deg]
 
-_OPERATORS: dict[Any, str] = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv",
-    np.floor_divide: "floordiv", np.remainder: "mod", np.bitwise_and: "and",
-    np.bitwise_or: "or", np.bitwise_xor: "xor",
-}  # fmt: skip
-for _ufunc, _operator in _OPERATORS.items():
+for _ufunc, _operator in OPERATORS.items():
     _binary(_ufunc, HOOKS[_operator])
 _unary(np.absolute, arithmetic.abs, k="abs")
 _unary(np.negative, ew.neg)
@@ -198,9 +193,7 @@ def _choosing(functions: Sequence[Any], name: str) -> None:
 
     @of(*functions, k=name)
     def call(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
-        x = as_tensor(a)
-        bools = name in ("any", "all")
-        return body(_truth(x) if bools else x, axis, keepdims)
+        return body(a, axis, keepdims)
 
 
 for _name in ("sum", "prod", "mean"):
@@ -211,33 +204,27 @@ _choosing([np.any], "any")
 _choosing([np.all], "all")
 
 
-def _variance(x: Tensor, axis: Any, ddof: float, keepdims: bool) -> Tensor:
-    if not ddof:
-        return reduction.var(x, axis, keepdims)
-    x = float_tensor(x)
-    axes = normalize_axes(None if axis is None else listed(axis), x.ndim)
-    squares = ew.mul(x - reduction.mean(x, axis, True), x - reduction.mean(x, axis, True))
-    number = ew.sub(red.count(x, axes, x.spec.dtype), like(ddof, x))
-    return ew.div(reduction.sum(squares, axis, keepdims), number)
+def _spreading(function: Any, name: str, finish: Function) -> None:
+    """The variance, or what `finish` makes of it."""
+    body = getattr(reduction, name)
+
+    @of(function, k=name)
+    def call(
+        a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+        keepdims: bool = False,
+    ) -> Tensor:  # fmt: skip
+        x = float_tensor(in_dtype(dtype, a))
+        if not ddof:
+            return body(x, axis, keepdims)
+        axes = normalize_axes(None if axis is None else listed(axis), x.ndim)
+        deviation = x - reduction.mean(x, axis, True)
+        squares = reduction.sum(ew.mul(deviation, deviation), axis, keepdims)
+        number = ew.sub(red.count(x, axes, x.spec.dtype), like(ddof, x))
+        return finish(ew.div(squares, number))
 
 
-@of(np.var, k="var")
-def _var(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
-    return _variance(in_dtype(dtype, a), axis, ddof, keepdims)
-
-
-@of(np.std, k="std")
-def _std(
-    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
-    x = in_dtype(dtype, a)
-    if not ddof:
-        return reduction.std(x, axis, keepdims)
-    return ew.sqrt(_variance(x, axis, ddof, keepdims))
+_spreading(np.var, "var", lambda x: x)
+_spreading(np.std, "std", ew.sqrt)
 
 
 def _placing(function: Any, name: str) -> None:

@@ -24,6 +24,14 @@ Function = Callable[..., Any]
 FUNCTIONS: dict[Any, Function] = {}
 """Ours by NumPy's, and by the names of those of SciPy, which do not tell their module."""
 
+OPERATORS: dict[Any, str] = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv",
+    np.floor_divide: "floordiv", np.remainder: "mod", np.power: "pow", np.matmul: "matmul",
+    np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "xor",
+    np.less: "lt", np.less_equal: "le", np.greater: "gt", np.greater_equal: "ge",
+}  # fmt: skip
+"""NumPy's functions behind operators of two operands."""
+
 PARTNERS: dict[Any, str] = {}
 """The functions of K that do the work, for messages."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend import _numpy_arrays, _numpy_elements  # noqa: F401 - what `find` finds
 from backplane.backend._call import is_closed
-from backplane.backend._numpy_table import find, name_of, partner_of, refused
+from backplane.backend._numpy_table import OPERATORS, find, name_of, partner_of, refused
 from backplane.backend._trace import run_now
 from backplane.backend.functions import call_of
 from backplane.core import context
@@ -26,14 +26,6 @@ from backplane.core.hooks import HOOKS
 from backplane.ops.lift import as_tensor
 
 # --- NumPy ----------------------------------------------------------------------------------------
-
-UFUNCS = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv",
-    np.floor_divide: "floordiv", np.remainder: "mod", np.power: "pow", np.matmul: "matmul",
-    np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "xor",
-    np.less: "lt", np.less_equal: "le", np.greater: "gt", np.greater_equal: "ge",
-}  # fmt: skip
-"""NumPy's functions behind operators of two operands."""
 
 ALONG: dict[tuple[str, Any], Any] = {
     ("reduce", np.add): np.sum, ("reduce", np.multiply): np.prod,
@@ -60,8 +52,8 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
     if not called:
         return _method(ufunc, method, inputs, options)
     if not options:
-        if ufunc in UFUNCS:
-            return _operator(UFUNCS[ufunc], *inputs)
+        if ufunc in OPERATORS:
+            return _operator(OPERATORS[ufunc], *inputs)
         if ufunc in (np.equal, np.not_equal) and not isinstance(inputs[0], Tensor):
             # `array == tensor`: tensors are equal only to themselves.
             return ufunc is np.not_equal

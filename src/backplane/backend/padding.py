@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from backplane.backend._args import as_entries
+from backplane.backend._args import as_entries, entries_of
 from backplane.backend._call import api
 from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.types import DataFormat, Pair, TensorLike
@@ -23,23 +20,17 @@ def _padded(x: TensorLike, padding: Sequence[Pair], count: int, first: bool = Fa
     """`x` with zeros along its `count` spatial axes."""
     x = as_tensor(x)
     check_rank("x", x, count + 2)
-    listed = _listed(padding)
-    if listed is None or len(listed) != count:
+    listed = entries_of(padding, "padding")
+    if not isinstance(listed, list | tuple) or len(listed) != count:
         raise ValueError(f"padding must be {count} pairs (before, after) of ints, got {padding!r}")
     around: list[tuple[Amount, Amount]] = [(0, 0), *map(_pair, listed)]
     around.insert(1 if first else len(around), (0, 0))
     return padded(x, around, 0)
 
 
-def _listed(value: object) -> list[Any] | None:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return list(value) if isinstance(value, list | tuple) else None
-
-
 def _pair(value: object) -> tuple[Amount, Amount]:
-    listed = _listed(value)
-    if listed is None or len(listed) != 2:
+    listed = entries_of(value, "padding")
+    if not isinstance(listed, list | tuple) or len(listed) != 2:
         raise ValueError(f"padding must hold pairs (before, after) of ints, got {value!r}")
     before, after = as_entries(listed, "padding")
     if any(not isinstance(n, Tensor) and n < 0 for n in (before, after)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backplane.backend._args import as_count
+from backplane.backend._args import as_count, as_integers
 from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
@@ -78,15 +78,10 @@ def segment_max(data: TensorLike, segment_ids: TensorLike, num_segments: int | T
 def _checked(
     data: TensorLike, segment_ids: TensorLike, num_segments: int | Tensor
 ) -> tuple[Tensor, Tensor, Amount]:
-    rows, ids = as_tensor(data), as_tensor(segment_ids)
+    rows = as_tensor(data)
     if rows.spec.dtype not in NUMBER:
         raise TypeError(f"data must hold numbers, got dtype {rows.spec.dtype}; cast it")
-    if isinstance(segment_ids, list | tuple) and 0 in ids.spec.shape:
-        ids = cast_to(ids, "int32")
-    if not is_integer(ids.spec.dtype):
-        raise TypeError(
-            f"segment_ids must hold integers, got dtype {ids.spec.dtype}; convert it by K.cast"
-        )
+    ids = as_integers(segment_ids, "segment_ids")
     first = rows.spec.shape[: ids.ndim]
     fits = 0 < ids.ndim <= rows.ndim and all(
         None in pair or pair[0] == pair[1] for pair in zip(ids.spec.shape, first, strict=True)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
+from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_integers, as_new_axis
 from backplane.backend._call import api
 from backplane.backend._errors import described
 from backplane.backend.types import Axes, Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor, is_array
-from backplane.core.spec import bits, is_integer
+from backplane.core.spec import bits
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
 from backplane.ops.creation import numbers, shaped, size_at
@@ -108,7 +108,7 @@ def one_hot(indices: TensorLike, num_classes: Size) -> Tensor:
         array([[1., 0., 0.],
                [0., 0., 1.]], dtype=float32)
     """
-    indices = _integers(indices, "indices")
+    indices = as_integers(indices, "indices")
     if bits(indices.spec.dtype) < 32:
         indices = cast_to(indices, "int32")
     classes = _count_up(num_classes, indices.spec.dtype)
@@ -125,17 +125,6 @@ def _count_up(num_classes: Size, dtype: str) -> Tensor:
         return as_tensor(np.arange(count, dtype=dtype))
     (stop,) = as_entries([num_classes], "num_classes")
     return numbers(cast_to(as_tensor(stop), dtype), dtype)
-
-
-def _integers(x: TensorLike, what: str) -> Tensor:
-    tensor = as_tensor(x)
-    if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
-        return cast_to(tensor, "int32")
-    if not is_integer(tensor.spec.dtype):
-        raise TypeError(
-            f"{what} must hold integers, got dtype {tensor.spec.dtype}; convert it by K.cast"
-        )
-    return tensor
 
 
 @api
@@ -250,7 +239,7 @@ def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
     x = as_tensor(reference)
     if not x.ndim:
         raise ValueError("reference must have at least one axis, got a scalar")
-    return ix.gather(x, _in_reach(_integers(indices, "indices"), x.spec.shape[0]), axis=0)
+    return ix.gather(x, _in_reach(as_integers(indices, "indices"), x.spec.shape[0]), axis=0)
 
 
 def _in_reach(indices: Tensor, size: int | None) -> Tensor:

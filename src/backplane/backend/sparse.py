@@ -86,18 +86,28 @@ def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike)
     indices, values = as_tensor(indices), as_tensor(values)
     sizes = cast_to(as_tensor(dense_shape), "int32")
     dims, shape = as_shape(sizes, "dense_shape")
-    none = as_tensor(0, "int32")
-    place, count = none, as_tensor(1, "int32")
-    outside = as_tensor(False)
-    for axis in range(len(shape)):
-        at = cast_to(indices[:, axis], "int32")
-        outside = logical_or(outside, logical_or(less(at, none), less_equal(sizes[axis], at)))
+    places, outside = _places(indices, sizes, len(shape))
+    place, count = as_tensor(0, "int32"), as_tensor(1, "int32")
+    for axis, at in enumerate(places):
         place = place * sizes[axis] + at
         count = count * sizes[axis]
-    # Surplus entries have index -1 and value 0. Other entries outside are behind the end.
-    behind = where(not_equal(values, as_tensor(0, values.spec.dtype)), count, none)
-    flat = scatter_add(values, where(outside, behind, place), count, shape=(None,), axis=0)
+    place = where(outside, _behind(values, count), place)
+    flat = scatter_add(values, place, count, shape=(None,), axis=0)
     return reshape(flat, *dims, shape=shape)
+
+
+def _places(indices: Tensor, sizes: Tensor, rank: int) -> tuple[list[Tensor], Tensor]:
+    """Where entries are along each axis, and whether they are outside."""
+    places = [cast_to(indices[:, axis], "int32") for axis in range(rank)]
+    none, outside = as_tensor(0, "int32"), as_tensor(False)
+    for axis, at in enumerate(places):
+        outside = logical_or(outside, logical_or(less(at, none), less_equal(sizes[axis], at)))
+    return places, outside
+
+
+def _behind(values: Tensor, end: Tensor) -> Tensor:
+    """Where entries outside go: behind the end, but surplus ones, of index -1 and value 0, to 0."""
+    return where(not_equal(values, as_tensor(0, values.spec.dtype)), end, as_tensor(0, "int32"))
 
 
 def product_of_coordinates(x: Any, y: Any) -> Tensor | None:
@@ -134,14 +144,9 @@ def _inside(entries: SparseTensor, values: Tensor) -> tuple[list[Amount], list[T
     """
     indices, shape = as_tensor(entries.indices), cast_to(as_tensor(entries.dense_shape), "int32")
     dims, known = as_shape(shape, "dense_shape")
-    none = as_tensor(0, "int32")
-    places = [cast_to(indices[:, axis], "int32") for axis in (0, 1)]
-    outside = as_tensor(False)
-    for axis, at in enumerate(places):
-        outside = logical_or(outside, logical_or(less(at, none), less_equal(shape[axis], at)))
-    behind = where(not_equal(values, as_tensor(0, values.spec.dtype)), shape[0], none)
-    rows, columns = places
-    return filled(known, dims), [where(outside, behind, rows), where(outside, none, columns)]
+    (rows, columns), outside = _places(indices, shape, 2)
+    rows = where(outside, _behind(values, shape[0]), rows)
+    return filled(known, dims), [rows, where(outside, as_tensor(0, "int32"), columns)]
 
 
 HOOKS["to_dense"] = to_dense

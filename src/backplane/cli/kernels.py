@@ -36,6 +36,8 @@ CLOSE = 0.05
 
 Call = Callable[[], Any]
 
+ALL = slice(None)
+
 
 class Work(NamedTuple):
     """A computation of a function of K: its results, its updates, and its feeds."""
@@ -70,19 +72,12 @@ def _training(K: Any, loss: Any, weights: Sequence[Any]) -> Work:
 
 
 def _convolution(
-    K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int], **options: Any
+    K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int], wrt: slice = ALL, **options: Any
 ) -> Work:
-    image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
-    y = K.conv2d(image, window, padding="same", **options)
-    return _training(K, K.mean(K.square(y)), [image, window])
-
-
-def _slid(K: Any, dtype: str, side: int, channels: int, batch: int, by_kernel: bool) -> Work:
-    """A convolution, and its gradient by the kernel or by the image."""
-    image = _variable(K, dtype, batch, side, side, channels)
-    window = _variable(K, dtype, 3, 3, channels, channels)
-    y = K.conv2d(image, window, padding="same")
-    return _training(K, K.mean(K.square(y)), [window if by_kernel else image])
+    """A convolution, and its gradients by the image and the kernel, or by one of them."""
+    operands = [_variable(K, dtype, *x), _variable(K, dtype, *kernel)]
+    y = K.conv2d(*operands, padding="same", **options)
+    return _training(K, K.mean(K.square(y)), operands[wrt])
 
 
 def _predicted(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
@@ -102,11 +97,16 @@ def _transposed(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> 
     return _training(K, K.mean(K.square(K.relu(y))), [image, window, gamma, beta])
 
 
-def _conv(quantity: float, x: Sequence[int], kernel: Sequence[int], **options: Any) -> Case:
+def _conv(
+    quantity: float,
+    x: Sequence[int],
+    kernel: Sequence[int],
+    work: Callable[..., Work] = _convolution,
+    **options: Any,
+) -> Case:
     sizes = (" × ".join(map(str, s)) for s in (kernel[:-2], x[1:-1]))
     label = f"{' over '.join(sizes)}, {x[-1]} to {kernel[-1]} channels, batch {x[0]}"
-    build = partial(_convolution, x=x, kernel=kernel, **options)
-    return Case(label, quantity, build)
+    return Case(label, quantity, partial(work, x=x, kernel=kernel, **options))
 
 
 def _strided(x: Sequence[int], kernel: Sequence[int]) -> list[Case]:
@@ -173,13 +173,12 @@ SUMS = [
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
 SLIDING, BY_KERNEL = [
     [
-        Case(f"3 × 3 over {n} × {n}, {c} to {c} channels, batch {b}", b * n * n / c,
-             partial(_slid, side=n, channels=c, batch=b, by_kernel=by_kernel))
+        _conv(b * n * n / c, (b, n, n, c), (3, 3, c, c), wrt=wrt)
         for b, n, c in ((8, 8, 16), (2, 2, 512), (8, 2, 512), (4, 4, 512), (8, 4, 256),
                         (16, 4, 256), (4, 8, 128), (8, 8, 256), (8, 8, 128), (8, 16, 64),
                         (8, 32, 32))
     ]
-    for by_kernel in (False, True)
+    for wrt in (slice(1), slice(1, None))
 ]  # fmt: skip
 PRODUCTS = [
     Case(f"{n} × {n} × {n}", n**3, partial(_product, rows=n, inner=n, columns=n))
@@ -196,9 +195,7 @@ STRIDED = [
 ]
 PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
 PREDICTED = [
-    _conv(9 * c * d, (8, n, n, c), (3, 3, c, d))._replace(
-        build=partial(_predicted, x=(8, n, n, c), kernel=(3, 3, c, d))
-    )
+    _conv(9 * c * d, (8, n, n, c), (3, 3, c, d), _predicted)
     for n, c, d in ((32, 8, 32), (32, 16, 32), (16, 32, 32), (16, 64, 64), (16, 128, 64),
                     (8, 128, 128), (8, 128, 256), (4, 256, 256), (4, 512, 512))
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
 from backplane.core.primitive import moving, primitive
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Cotangents, Memory, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
 
@@ -56,8 +56,7 @@ def check_numerics(x: Spec, *, message: str) -> Spec:
     """The operand, after a check that none of its elements is NaN or infinite. If one is, the
     program fails with the message.
     """
-    if not is_float(x.dtype):
-        raise TypeError(f"check_numerics: x must be floats, got {x.dtype}")
+    check_dtype("check_numerics", "x", x.dtype, FLOAT)
     return x
 
 

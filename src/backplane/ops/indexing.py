@@ -10,7 +10,7 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import moving, primitive
-from backplane.core.spec import Spec, is_integer
+from backplane.core.spec import INTEGER, Spec, check_dtype, is_integer
 from backplane.core.traits import (
     Axis,
     Memory,
@@ -149,11 +149,6 @@ def shifted(x: Tensor, *, axis: int, by: int, fill: float) -> Tensor:
     return part(wide, axis, None, -by) if by > 0 else part(wide, axis, -by)
 
 
-def _check_indices(name: str, indices: Spec) -> None:
-    if not is_integer(indices.dtype):
-        raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
-
-
 def _gathered_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     x, indices = node.inputs
     first = node.params["axis"]
@@ -177,7 +172,7 @@ def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
     """The slices of `x` along `axis` that `indices` name. Negative indices count from the end. The
     axes of `indices` take the place of that axis.
     """
-    _check_indices("gather", indices)
+    check_dtype("gather", "indices", indices.dtype, INTEGER)
     shapes.check_axes("gather", (axis,), len(x.shape))
     return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
 
@@ -187,7 +182,7 @@ def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) ->
     """The gradient of `gather`: zeros of `shape`, to which the slices of `g` are added at `indices`
     along `axis`. Slices at repeated indices add up.
     """
-    _check_indices("scatter_add", indices)
+    check_dtype("scatter_add", "indices", indices.dtype, INTEGER)
     check_sizes("scatter_add", shape, dims)
     shapes.check_axes("scatter_add", (axis,), len(shape))
     check_fit("scatter_add", "g", g, shape[:axis] + indices.shape + shape[axis + 1 :])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import moving
-from backplane.core.spec import FLOAT, Spec, check_dtype, is_integer
+from backplane.core.spec import FLOAT, INTEGER, Spec, check_dtype
 from backplane.core.traits import Memory, Stacked, broadcasting
 from backplane.ops.creation import like, numbers_along, scalar
 from backplane.ops.elementwise import equal, less, less_equal, logical_and, where
@@ -18,8 +18,7 @@ def _along(name: str, x: Spec, labels: Spec, axis: int, size: int) -> Spec:
     """The spec of `x` broadcast with `labels`, with `size` elements along `axis`."""
     check_dtype(name, "the first operand", x.dtype, FLOAT)
     shapes.check_axes(name, (axis,), len(x.shape))
-    if not is_integer(labels.dtype):
-        raise TypeError(f"{name}: labels must be integers, got {labels.dtype}")
+    check_dtype(name, "labels", labels.dtype, INTEGER)
     if len(labels.shape) != len(x.shape) or labels.shape[axis] != 1:
         raise ValueError(
             f"{name}: labels must have {len(x.shape)} axes and size 1 along axis {axis}, got "

@@ -13,7 +13,7 @@ from typing import Unpack
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import moving, primitive
-from backplane.core.spec import Spec, is_float, neutral
+from backplane.core.spec import FLOAT, NUMBER, Spec, check_dtype, neutral
 from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
@@ -47,11 +47,6 @@ def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Pa
     return (x[0], *win.output_sizes(name, x[1:-1], windows), x[-1])
 
 
-def _check_float(name: str, what: str, x: Spec) -> None:
-    if not is_float(x.dtype):
-        raise TypeError(f"{name}: {what} must be float, got dtype {x.dtype}")
-
-
 # --- maximum --------------------------------------------------------------------------------------
 
 
@@ -65,8 +60,7 @@ def max_pool(x: Spec, **window: Unpack[Pooling]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
     """
-    if x.dtype == "bool":
-        raise TypeError("max_pool: x must be a number type, got dtype bool")
+    check_dtype("max_pool", "x", x.dtype, NUMBER)
     shape = _result_shape("max_pool", x.shape, **window)
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
@@ -76,7 +70,7 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[P
     """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
     window.
     """
-    _check_float("max_pool_grad", "g", g)
+    check_dtype("max_pool_grad", "g", g.dtype, FLOAT)
     shape = _result_shape("max_pool_grad", x.shape, **window)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
         check_fit("max_pool_grad", what, operand, shape)
@@ -88,7 +82,7 @@ def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[P
     """The elements of `v` at the first maximum of each window of `x`: the transpose of
     `max_pool_grad`.
     """
-    _check_float("max_pool_take", "v", v)
+    check_dtype("max_pool_take", "v", v.dtype, FLOAT)
     shape = _result_shape("max_pool_take", x.shape, **window)
     check_fit("max_pool_take", "v", v, x.shape)
     for what, operand in (("y", y), ("positions", positions)):
@@ -107,14 +101,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 @primitive(memory=Memory.VIEW, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, **window: Unpack[Pooling]) -> Spec:
     """The mean of each window. Padding does not count."""
-    _check_float("avg_pool", "x", x)
+    check_dtype("avg_pool", "x", x.dtype, FLOAT)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given)
 def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Pooling]) -> Spec:
     """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
-    _check_float("avg_pool_grad", "g", g)
+    check_dtype("avg_pool_grad", "g", g.dtype, FLOAT)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, **window)
     check_fit("avg_pool_grad", "g", g, wanted)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
-from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer, neutral
+from backplane.core.spec import INTEGER, NUMBER, Spec, check_dtype, neutral
 from backplane.core.traits import Cotangents, Memory, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
@@ -32,8 +32,7 @@ Combination = Literal["max", "min", "product"]
 def _check(name: str, x: Spec, indices: Spec, updates: Spec) -> None:
     if not x.shape:
         raise ValueError(f"{name}: x must have at least one axis, got a scalar")
-    if not is_integer(indices.dtype):
-        raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
+    check_dtype(name, "indices", indices.dtype, INTEGER)
     if updates.dtype != x.dtype:
         raise TypeError(
             f"{name}: x has dtype {x.dtype} and updates {updates.dtype}; cast one of them"

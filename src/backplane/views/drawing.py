@@ -11,7 +11,7 @@ from backplane.compile.passes.prune import prune
 from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
 from backplane.ops.effects import Update
-from backplane.project import install_command
+from backplane.project import library
 from backplane.views.layout import Layout, laid_out, opened, placed
 from backplane.views.page import page
 from backplane.views.picture import svg
@@ -48,17 +48,11 @@ def _as_svg(layout: Layout, title: str, most: int) -> bytes:
 
 
 def _as_png(layout: Layout, title: str, most: int) -> bytes:
-    try:
-        from resvg_py import svg_to_bytes
-    except ImportError:
-        raise ImportError(
-            "K.plot_graph needs a library for PNG, which is not installed: "
-            + install_command("debug")
-        ) from None
+    resvg = library("resvg_py", "debug", "K.plot_graph needs a library for PNG")
     whole = placed(layout, opened(layout, most))
     # The width is limited, because a picture takes four bytes a pixel.
     sharp: dict[str, Any] = {"zoom": 2} if whole.width < MOST_PIXELS / 2 else {"width": MOST_PIXELS}
-    return bytes(svg_to_bytes(svg_string=svg(whole, title), **sharp))
+    return bytes(resvg.svg_to_bytes(svg_string=svg(whole, title), **sharp))
 
 
 MOST_PIXELS = 8000

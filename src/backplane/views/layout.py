@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backplane.project import install_command
+from backplane.project import library
 from backplane.views.scene import Box, Edge, Item
 
 LETTER, HEIGHT, ROW, LOW, GAP, TITLE, PAD = 6.6, 38.0, 88.0, 40.0, 22.0, 26.0, 18.0
@@ -92,18 +92,12 @@ def _library(
     pairs: Sequence[tuple[int, int]], column: float
 ) -> tuple[dict[int, Point], dict[tuple[int, int], list[Point]]]:
     """Places in layers, counted from the top, and the bends of long edges, from the library."""
-    try:
-        import fast_sugiyama
-    except ImportError:
-        raise ImportError(
-            "K.plot_graph needs a library for layouts, which is not installed: "
-            + install_command("debug")
-        ) from None
+    sugiyama = library("fast_sugiyama", "debug", "K.plot_graph needs a library for layouts")
     middles: dict[int, Point] = {}
     bends: dict[tuple[int, int], list[Point]] = {}
     if not pairs:
         return middles, bends
-    layouts: Any = fast_sugiyama.from_edges(
+    layouts: Any = sugiyama.from_edges(
         pairs, minimum_length=1, vertex_spacing=1.0, dummy_vertices=True, dummy_size=0.1,
         ranking_type="minimize", crossing_minimization="barycenter", transpose=True,
         check_layout=False,

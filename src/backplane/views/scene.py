@@ -357,14 +357,10 @@ def _kind(t: Tensor) -> str:
 def _title(t: Tensor) -> str:
     if isinstance(t, Update):
         return f"update {t.variable.name}"
+    if isinstance(t, Constant):
+        return "constant"
     if t.op is None:
-        return (
-            "constant"
-            if isinstance(t, Constant)
-            else t.name
-            if isinstance(t._name, str)
-            else described(t)
-        )
+        return t.name if isinstance(t._name, str) else described(t)
     numbers = [f"{x.value.item():.4g}" if is_scalar(x) else "·" for x in t.inputs]
     return f"{t.op.name}({', '.join(numbers)})" if set(numbers) - {"·"} else t.op.name
 
