@@ -226,13 +226,11 @@ def follow(owner: Any) -> Callable[[], None]:
 
 def _owner() -> Any:
     """The object that the settings are read from and written to, if that is not this module: the
-    one given to `follow`, or classic Keras. Settings that are kept twice would drift apart.
+    one given to `follow`, or `keras.backend.common` of classic Keras, if that is loaded. Settings
+    that are kept twice would drift apart.
     """
-    return _classic() if _state.owner is None else _state.owner
-
-
-def _classic() -> Any:
-    """`keras.backend.common` of classic Keras, if that is loaded."""
+    if _state.owner is not None:
+        return _state.owner
     common = sys.modules.get("keras.backend.common")
     # Ours may stand under that name (`backplane run`), and so may a package of Keras 3.
     return common if common is not None and "_FLOATX" in vars(common) else None

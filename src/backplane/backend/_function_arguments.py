@@ -7,7 +7,6 @@ from typing import Any
 
 from backplane.backend._args import as_flag
 from backplane.backend._errors import described, unknown_keywords
-from backplane.backend._trees import as_pairs, flatten, is_nest
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.ops.effects import Update
@@ -42,9 +41,10 @@ def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 raise ValueError(f"K.function: compile: {unknown_keywords(strange, ARGUMENTS)}")
             if arguments.get("mode") is not None and arguments.get("mode") not in MODES:
                 checked_options({name: str(arguments["mode"])})
+            options[name] = tuple(sorted(arguments.items()))
         elif not isinstance(value, str):
             options[name] = as_flag(value, "K.function: compile")
-    return tuple(sorted((name, as_pairs(value)) for name, value in options.items()))
+    return tuple(sorted(options.items()))
 
 
 def _are_pairs(value: object) -> bool:
@@ -86,8 +86,3 @@ def _update(update: object, i: int) -> tuple[Variable, Tensor]:
         f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
         f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
     )
-
-
-def is_nest_of_tensors(outputs: object) -> bool:
-    """Whether outputs lie in a dict or in nested lists. Lists of numbers are constants."""
-    return is_nest(outputs) and any(isinstance(t, Tensor) for t in flatten(outputs))

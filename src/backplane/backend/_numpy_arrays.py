@@ -21,6 +21,7 @@ from backplane.ops.axes import contracted
 from backplane.ops.creation import shaped, size_at, sizes_of
 from backplane.ops.indexing import flip, pad, part
 from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops.ragged import column, row
 from backplane.ops.reduction import count
 
 # --- products -------------------------------------------------------------------------------------
@@ -65,9 +66,7 @@ def _vecdot(x1: Any, x2: Any, /, *, axis: Any = -1) -> Tensor:
 @of(np.outer)
 def _outer(a: Any, b: Any, out: None = None) -> Tensor:
     x, y = promoted(a, b)
-    return ew.mul(
-        shaping.expand_dims(shaping.flatten(x), 1), shaping.expand_dims(shaping.flatten(y), 0)
-    )
+    return ew.mul(column(shaping.flatten(x)), row(shaping.flatten(y)))
 
 
 @of(np.tensordot, k="dot")

@@ -69,6 +69,7 @@ def _truth(x: Any) -> Tensor:
 _K_UNARY: dict[Any, str] = {
     np.exp: "exp", np.log: "log", np.sqrt: "sqrt", np.square: "square", np.sin: "sin",
     np.cos: "cos", np.sign: "sign", np.rint: "round", np.fabs: "abs",
+    np.absolute: "abs",
 }  # fmt: skip
 for _ufunc, _name in _K_UNARY.items():
     _unary(_ufunc, getattr(arithmetic, _name), k=_name)
@@ -102,7 +103,6 @@ FUNCTIONS[np.radians], FUNCTIONS[np.degrees] = FUNCTIONS[np.deg2rad], FUNCTIONS[
 
 for _ufunc, _operator in OPERATORS.items():
     _binary(_ufunc, HOOKS[_operator])
-_unary(np.absolute, arithmetic.abs, k="abs")
 _unary(np.negative, ew.neg)
 _unary(np.invert, HOOKS["invert"])
 _binary(np.power, HOOKS["pow"], k="pow")

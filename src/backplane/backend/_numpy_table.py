@@ -33,7 +33,7 @@ OPERATORS: dict[Any, str] = {
 """NumPy's functions behind operators of two operands."""
 
 PARTNERS: dict[Any, str] = {}
-"""The functions of K that do the work, for messages."""
+"""The functions of K that do the work, for messages; empty where there is none."""
 
 
 def of(*functions: Any, k: str = "", plain: bool = False) -> Callable[[Function], Function]:
@@ -70,11 +70,6 @@ def name_of(function: Any) -> str:
         return f"np.{name}" if getattr(np, name, None) is function else name
     module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
     return f"{module}.{name}"
-
-
-def partner_of(function: Any) -> str:
-    """The function of K that does the work of a function of NumPy; empty if there is none."""
-    return PARTNERS.get(function, "")
 
 
 def find(function: Any) -> Function | None:

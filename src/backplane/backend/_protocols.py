@@ -17,7 +17,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend import _numpy_arrays, _numpy_elements  # noqa: F401 - what `find` finds
 from backplane.backend._call import is_closed
-from backplane.backend._numpy_table import OPERATORS, find, name_of, partner_of, refused
+from backplane.backend._numpy_table import OPERATORS, PARTNERS, find, name_of, refused
 from backplane.backend._trace import run_now
 from backplane.backend.functions import call_of
 from backplane.core import context
@@ -88,7 +88,7 @@ def _of_numpy(function: Any, name: str, args: Sequence[Any], options: Mapping[st
     own = find(function)
     given = "" if own is None else refused(own, args, options)
     if own is None or given:
-        raise TypeError(_refusal(f"{name}{given}", partner_of(function)))
+        raise TypeError(_refusal(f"{name}{given}", PARTNERS.get(function, "")))
     return own(*args, **options)
 
 

@@ -63,8 +63,3 @@ def is_nest(value: object) -> bool:
 def as_list(value: object) -> list[Any]:
     """A list of one or of several values."""
     return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
-
-
-def as_pairs(value: object) -> Any:
-    """An option in a form that can be part of a key. A dict becomes sorted pairs."""
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value

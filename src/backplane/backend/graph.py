@@ -22,7 +22,6 @@ from backplane.backend._function_arguments import (
     as_output,
     as_updates,
     checked_options,
-    is_nest_of_tensors,
 )
 from backplane.backend._kfunction import Given, KFunction
 from backplane.backend._trees import as_list, flatten, is_nest, map_leaves, unflatten
@@ -113,7 +112,8 @@ def function(
     if is_nest(inputs) or not isinstance(inputs, list | tuple):
         takes = map_leaves(lambda t: getattr(t, "ndim", 0), inputs)
     gives: Given | None = None
-    if is_nest_of_tensors(outputs):
+    # Lists of numbers are constants.
+    if is_nest(outputs) and any(isinstance(t, Tensor) for t in flatten(outputs)):
         # The parts of a sparse tensor of the library are one tensor, which is given as an array.
         outputs = map_leaves(
             lambda t: as_tensor(t) if isinstance(t, SparseTensor) else t, outputs, SparseTensor

@@ -15,7 +15,7 @@ from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
 from backplane.ops import control
 from backplane.ops.axes import moved
-from backplane.ops.creation import dim, full
+from backplane.ops.creation import full, shaped, size_at
 from backplane.ops.elementwise import less, where
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to
@@ -283,9 +283,5 @@ class _Run:
 
 def _zeros_of_shape(y: Tensor) -> Tensor:
     """Zeros like `y`. Unknown sizes are read where they come from, so `y` is not computed."""
-    dims = []
-    for axis, n in enumerate(y.spec.shape):
-        if n is None:
-            source, source_axis = origin(y, axis)
-            dims.append(dim(source, axis=source_axis))
-    return full(*dims, shape=y.spec.shape, value=0, dtype=y.spec.dtype)
+    sizes = [size_at(*origin(y, axis)) if n is None else n for axis, n in enumerate(y.spec.shape)]
+    return shaped(full, sizes, value=0, dtype=y.spec.dtype)

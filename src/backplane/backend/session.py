@@ -137,9 +137,11 @@ def reset_session() -> None:
 class Graph:
     """The result of `K.get_graph`: a stand-in for TensorFlow's graph, which holds nothing."""
 
-    def as_default(self) -> AbstractContextManager[Graph]:
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
         """Context manager: calls inside build a graph, even those of arrays and native tensors."""
-        return _building(self)
+        with context.changed(mode="symbolic"):
+            yield self
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -147,12 +149,6 @@ class Graph:
             "because no graph of K holds tensors or operations; K.plot_graph shows how a tensor is "
             "computed"
         )
-
-
-@contextmanager
-def _building(graph: Graph) -> Iterator[Graph]:
-    with context.changed(mode="symbolic"):
-        yield graph
 
 
 _graph: list[Graph] = []

@@ -57,15 +57,12 @@ def _get_available_gpus() -> list[str]:
     return []
 
 
-def global_learning_phase_is_set() -> bool:
-    """Whether `K.set_learning_phase` or `K.learning_phase_scope` has fixed the learning phase."""
-    return phase.is_set()
-
-
 def _is_tf_1() -> bool:
     """Whether TensorFlow 1 is in use: never."""
     return False
 
+
+global_learning_phase_is_set = phase.is_set
 
 SETTINGS = {
     "_BACKEND": config.backend,

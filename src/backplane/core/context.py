@@ -157,10 +157,6 @@ class Context:
             setattr(other, name, value)
         return other
 
-    def equals(self, other: Context) -> bool:
-        """Whether all fields are the same objects."""
-        return all(map(is_, _fields(self), _fields(other)))
-
 
 _fields = attrgetter(*Context.__slots__)
 """All fields of a context, in the order of its arguments."""
@@ -197,7 +193,7 @@ def changed(**fields: object) -> Iterator[Context]:
         # none is open, resetting has done it.
         if values[0] is not inside or len(values) == 1:
             after = values[0].but(**{name: getattr(before, name) for name in fields})
-            if not current().equals(after):
+            if not all(map(is_, _fields(current()), _fields(after))):
                 _context.set(after)
 
 

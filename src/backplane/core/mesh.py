@@ -121,12 +121,6 @@ def _names(entry: object, given: object, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def divides(layout: Layout, shape: Sequence[int | None], mesh: Mesh) -> bool:
-    """Whether the mesh splits such a tensor into equal parts. Unknown sizes count as fitting."""
-    pairs = zip(layout, shape, strict=True)
-    return all(n is None or n % mesh.parts(names) == 0 for names, n in pairs)
-
-
 def check_layout(layout: Layout, shape: Sequence[int | None], mesh: Mesh, what: str) -> None:
     """ValueError, which begins with `what`, if a tensor of this shape cannot lie on the mesh so:
     the mesh lacks an axis, or an axis of the tensor cannot be split into equal parts.
@@ -154,8 +148,7 @@ def feed_layout(
     if given is not None:
         check_layout(given, shape, mesh, what)
         return given
-    if len(shape) and first is None and BATCH in mesh.sizes:
-        layout: Layout = ((BATCH,), *whole(len(shape) - 1))
-        if divides(layout, shape, mesh):
-            return layout
+    parts = mesh.sizes.get(BATCH)
+    if len(shape) and first is None and parts is not None and shape[0] % parts == 0:
+        return ((BATCH,), *whole(len(shape) - 1))
     return whole(len(shape))

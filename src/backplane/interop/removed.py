@@ -10,7 +10,7 @@ import collections.abc
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -21,11 +21,6 @@ class _ArgSpec(collections.namedtuple("_ArgSpec", "args varargs keywords default
     """The result of `inspect.getargspec`."""
 
     __slots__ = ()
-
-
-def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
-    """The positional parameters of a function, as Python 2 described them."""
-    return _ArgSpec(*inspect.getfullargspec(function)[:4])
 
 
 def _put_back(module: Any, names: Mapping[str, Any]) -> None:
@@ -43,7 +38,8 @@ def _restore_python() -> None:
         _put_back(collections, {name: getattr(collections.abc, name)})
     # In Python 3.11 `getargspec` and its result type went. Keras 2.2.5 and 2.3 describe functions
     # by the type (`keras.utils.generic_utils`), and older releases call the function.
-    _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
+    described = {"getargspec": lambda function: _ArgSpec(*inspect.getfullargspec(function)[:4])}
+    _put_back(inspect, described | {"ArgSpec": _ArgSpec})
 
 
 # --- NumPy ----------------------------------------------------------------------------------------

@@ -78,7 +78,9 @@ def _written_out(scores: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) 
 def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
     """The log of the probability of labels, by CTC's forward variables, step by step."""
     blank = rg.size_of(logs, 2) - 1
-    path = _with_blanks(labels, blank)
+    # blank, label, blank, label, …, blank
+    path = merge_axes(stack([labels * 0 + blank, labels], 2), [[0], [1, 2]])
+    path = concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
     emitted = rg.picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow another one without a blank between them, unless both are equal.
     skips = ew.not_equal(path, shifted(path, axis=1, by=2, fill=-1))
@@ -107,9 +109,3 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
     largest, others = rg.largest_and_others(logs_of_ends, 1)
     exact = squeeze(largest + ew.log1p(others), axes=(1,))
     return rg.with_slope(exact, logsumexp(logs_of_ends, axes=(1,), keepdims=False))
-
-
-def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
-    """blank, label, blank, label, …, blank."""
-    path = merge_axes(stack([labels * 0 + blank, labels], 2), [[0], [1, 2]])
-    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)

@@ -16,7 +16,7 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Fused, Primitive, primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Axis, Cotangents, Memory, Precision, like_first, results_like
+from backplane.core.traits import Cotangents, Memory, Precision, like_first, results_like
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import as_scalar, like, scalar
@@ -357,17 +357,13 @@ HIDDEN = -1000
 """Scores of places that a mask hides are smaller."""
 
 
-def _attended_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[2 if axis == node.ndim - 1 else 0], axis)]
-
-
 def _hides(*specs: Spec, scale: float, hidden: float | None) -> bool:
     return not any(t.sparse for t in specs) and (hidden is None or hidden < HIDDEN)
 
 
 @primitive(
     memory=Memory.FRESH,
-    axes=_attended_axis,
+    axes=lambda node, axis: [(node.inputs[2 if axis == node.ndim - 1 else 0], axis)],
     fused=Fused(
         options=({"hidden": None}, {}),
         operands=(4, 5),

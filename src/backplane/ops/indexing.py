@@ -52,12 +52,10 @@ def slice(x: Spec, *, slices: Slices) -> Spec:
     return Spec(_sliced("slice", x.shape, slices), x.dtype)
 
 
-def _stacked_grad(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    slices = (ALL, *node.params["slices"])
-    return stacked_shape(node, operands, slices=slices)
-
-
-@moving(Memory.FRESH, given, host=1, stacks=_stacked_grad)
+@moving(
+    Memory.FRESH, given, host=1,
+    stacks=lambda node, xs: stacked_shape(node, xs, slices=(ALL, *node.params["slices"])),
+)  # fmt: skip
 def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
     """The gradient of `slice`: zeros of `shape`, with `g` at the places that `slices` would
     read.

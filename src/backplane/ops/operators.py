@@ -125,7 +125,8 @@ def matrix_product(x: object, y: object) -> Tensor:
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
     if a.spec.sparse and b.ndim > 2:
-        return _sparse_times_batches(a, b)
+        product = contracted(a, b, [1], [b.ndim - 2])  # One product, of all columns.
+        return permuted(product, [*range(1, b.ndim - 1), 0, b.ndim - 1])
     row, column = a.ndim == 1, b.ndim == 1
     a = expand_dims(a, axes=(0,)) if row else a
     b = expand_dims(b, axes=(1,)) if column else b
@@ -138,12 +139,6 @@ def matrix_product(x: object, y: object) -> Tensor:
 
 
 _define("matmul", matrix_product, reflected=True)
-
-
-def _sparse_times_batches(a: Tensor, b: Tensor) -> Tensor:
-    """The products of one sparse matrix with a batch: one product, of all columns."""
-    product = contracted(a, b, [1], [b.ndim - 2])
-    return permuted(product, [*range(1, b.ndim - 1), 0, b.ndim - 1])
 
 
 def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

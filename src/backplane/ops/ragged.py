@@ -67,17 +67,12 @@ def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
     return moved
 
 
-def count_kept(keep: Tensor) -> Tensor:
-    """The largest number of kept elements of any row, as an int32 scalar."""
+def narrowed(x: Tensor, keep: Tensor) -> Tensor:
+    """A compacted matrix cut to its longest row."""
     counts = reduction.sum(cast_to(keep, "int32"), axes=(1,), keepdims=False)
     # There must be a maximum even if there are no rows.
     padded = pad(counts, padding=((1, 0),), value=0)
-    return reduction.max(padded, axes=(0,), keepdims=False)
-
-
-def narrowed(x: Tensor, keep: Tensor) -> Tensor:
-    """A compacted matrix cut to its longest row."""
-    return head(x, count_kept(keep), axis=1)
+    return head(x, reduction.max(padded, axes=(0,), keepdims=False), axis=1)
 
 
 # --- logarithms of probabilities ------------------------------------------------------------------

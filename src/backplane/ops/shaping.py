@@ -212,11 +212,11 @@ def _stacked_transpose(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return transpose(operands[0].tensor, perm=(0, *[i + 1 for i in node.params["perm"]]))
 
 
-def _transposed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], node.params["perm"][axis])]
-
-
-@moving(Memory.VIEW, _transposed_axis, stacks=_stacked_transpose)
+@moving(
+    Memory.VIEW,
+    lambda node, axis: [(node.inputs[0], node.params["perm"][axis])],
+    stacks=_stacked_transpose,
+)
 def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
     """Axes in another order: axis i of the result is axis perm[i] of `x`."""
     if sorted(perm) != list(range(len(x.shape))):
@@ -263,13 +263,10 @@ squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
 # --- joining --------------------------------------------------------------------------------------
 
 
-def _of_one(*xs: Tensor, axis: int) -> Tensor | None:
-    return identity(xs[0]) if len(xs) == 1 else None
-
-
 @moving(
-    Memory.FRESH, other_axes, linear=(), on_host=True, stacks=later_axes("axis"), shortcut=_of_one
-)
+    Memory.FRESH, other_axes, linear=(), on_host=True, stacks=later_axes("axis"),
+    shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
+)  # fmt: skip
 def concat(*xs: Spec, axis: int) -> Spec:
     """The operands one after another along `axis`. All other sizes are equal."""
     if not xs:

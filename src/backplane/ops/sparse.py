@@ -9,25 +9,23 @@ last row are padding: their value is 0, and there is no such row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
-from backplane.core.traits import Axis, Memory, Precision
+from backplane.core.traits import Memory, Precision
 from backplane.ops.creation import Amount, shaped, shaped_as, size_at
 from backplane.ops.elementwise import add, cast, in_single, mul
 from backplane.ops.indexing import gather, scatter_add
 from backplane.ops.shaping import expand_dims, reshape, sum
 
 
-def _columns_of_dense(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[-1], 1)] if axis else ()
-
-
-@primitive(memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 5), axes=_columns_of_dense)
+@primitive(
+    memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 5),
+    axes=lambda node, axis: [(node.inputs[-1], 1)] if axis else (),
+)  # fmt: skip
 def rows_matmul(
     values: Spec, columns: Spec, offsets: Spec, rows: Spec, across: Spec, y: Spec
 ) -> Spec:
