@@ -123,6 +123,17 @@ def test_far_values(engine, call):
     np.testing.assert_allclose(found, wanted, rtol=2e-6)
 
 
+@pytest.mark.parametrize("decimals", [-2, -1, 0, 2])
+def test_rounded_integers_stay_integers(engine, decimals):
+    """As in NumPy. float32 would not hold the last of them."""
+    numbers = np.array([14, 25, -35, 149, 123_456_785], "int32")
+    x = K.placeholder((None,), dtype="int32")
+    rounded = np.round(x, decimals)
+    assert rounded.dtype == "int32"
+    wanted = np.round(numbers, decimals)
+    np.testing.assert_array_equal(K.function([x], [rounded])([numbers])[0], wanted)
+
+
 def test_a_program_trains(engine):
     """A model in functions of NumPy alone, with gradients through all of them."""
     x, w, b = K.placeholder((None, 4)), K.variable(M), K.variable(np.zeros(5))

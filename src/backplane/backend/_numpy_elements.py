@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -124,13 +123,12 @@ _binary(np.logaddexp2, _on_floats(partial(el.log_of_sum, 2.0)), k="logsumexp")
 
 @of(np.round, np.around, k="round")
 def _round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
-    decimals = as_int(decimals, "decimals")
-    if not decimals:
-        return arithmetic.round(a)
-    x = as_tensor(a)
-    power = like(10.0 ** builtins.abs(decimals), float_tensor(x))
-    up, down = (ew.mul, ew.div) if decimals > 0 else (ew.div, ew.mul)
-    return down(ew.round(up(float_tensor(x), power)), power)
+    x, decimals = as_tensor(a), as_int(decimals, "decimals")
+    if is_float(x.spec.dtype):
+        return el.rounded(x, decimals)
+    if decimals >= 0:
+        return arithmetic.round(x)
+    return cast_to(el.rounded(cast_to(x, "float64"), decimals), x.spec.dtype)
 
 
 @of(np.clip, k="clip")

@@ -217,7 +217,7 @@ def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
         holders = list(map(attrgetter("values"), variables))  # all by one call into C
         return [_copied(values) for values in holders]
 
-    return _at_one_moment(variables, _guards, copies)
+    return _at_one_moment(variables, lambda vs: [d.guard for d in domains_of(vs)], copies)
 
 
 def contents(
@@ -285,10 +285,6 @@ def lay_out(variable: Variable, layout: Layout) -> None:
 
 def _locks(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
     return [d.lock for d in domains_of(variables)]
-
-
-def _guards(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
-    return [d.guard for d in domains_of(variables)]
 
 
 def _restored(

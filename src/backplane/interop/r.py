@@ -103,7 +103,9 @@ def call(name: str, args: Sequence[Any], kwargs: Any, one_based: bool = False) -
     if isinstance(result, KFunction):
         inputs = first[0] if first else given["inputs"]
         return Function(result, inputs, labels.get("inputs"), labels.get("outputs"))
-    result = plain(result, arrays=not _has_native([*first, *rest, *given.values()]))
+    values = flatten([*first, *rest, *given.values()])
+    native = any(not isinstance(v, np.ndarray) and engines.engine_of(v) is not None for v in values)
+    result = plain(result, arrays=not native)
     return _labelled(result, labels.get(ALIGNED.get(name, "")))
 
 
@@ -265,12 +267,6 @@ def plain(value: Any, arrays: bool = False) -> Any:
         return {key: plain(v, arrays) for key, v in value.items()}
     owner = engines.engine_of(value) if arrays else None
     return value if owner is None else plain(owner.to_numpy(value))
-
-
-def _has_native(values: Any) -> bool:
-    return any(
-        not isinstance(v, np.ndarray) and engines.engine_of(v) is not None for v in flatten(values)
-    )
 
 
 # --- operators ------------------------------------------------------------------------------------

@@ -37,6 +37,17 @@ def odd(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     return ew.where(negative, ew.neg(y), y)
 
 
+def rounded(x: Tensor, decimals: int) -> Tensor:
+    """Floats rounded to so many decimals, or with a negative number to tens, hundreds, …; halves go
+    to the even neighbour.
+    """
+    if not decimals:
+        return ew.round(x)
+    power = like(10.0 ** abs(decimals), x)
+    up, down = (ew.mul, ew.div) if decimals > 0 else (ew.div, ew.mul)
+    return down(ew.round(up(x, power)), power)
+
+
 # --- powers and logarithms ------------------------------------------------------------------------
 
 

@@ -120,13 +120,8 @@ def round(x: Any, decimals: int = 0) -> Tensor:
     if not is_floating(x):
         if decimals >= 0 or x.spec.dtype == "bool":
             return x
-        return cast_to(round(cast_to(x, floatx()), decimals), x.spec.dtype)
-    if not decimals:
-        return ew.round(x)
-    factor = like(10.0 ** max(decimals, -decimals), x)
-    if decimals > 0:
-        return ew.div(ew.round(ew.mul(x, factor)), factor)
-    return ew.mul(ew.round(ew.div(x, factor)), factor)
+        return cast_to(el.rounded(cast_to(x, floatx()), decimals), x.spec.dtype)
+    return el.rounded(x, decimals)
 
 
 # --- limits ---------------------------------------------------------------------------------------
