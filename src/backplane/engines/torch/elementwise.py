@@ -146,14 +146,13 @@ _register(widened, 0, shift_right=torch.bitwise_right_shift)
 _register(_non_negative, 1, abs=torch.abs)
 
 
-@TABLE.build("relu", out=1, over=torch.relu_)
-def relu(specs: Sequence[Spec]) -> Lowering:
-    """`torch.relu`, which takes no `out`, or with an `out` `torch.clamp_min`."""
-    return _copied if specs[0].dtype in SIGNED else _relu
-
-
 def _relu(x: Value, out: Value | None = None) -> Value:
+    """`torch.relu`, which takes no `out`, or with an `out` `torch.clamp_min`."""
     return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
+
+
+_register(_non_negative, 1, relu=_relu)
+TABLE["relu"] = TABLE["relu"]._replace(over=torch.relu_)
 
 
 @TABLE.build("sign")

@@ -106,7 +106,7 @@ class _Kernels:
         return torch.gather(v.flatten(1, -2), 1, rows).reshape(positions.shape)
 
     def mean(self, x: Value) -> Value:
-        """The mean of each window, without its padding."""
+        """The mean of each window, without its padding: `count_include_pad=False`."""
         plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], x.shape[-1])
@@ -173,11 +173,7 @@ def _adds_faster(specs: Sequence[Spec], **at: object) -> bool:
     return _lacks_mean(specs) or (specs[0].ndim == 5 and not devices.ACCELERATED)
 
 
-@TABLE.build("avg_pool", unless=_adds_faster)
-@on_two_axes
-def avg_pool(specs: Sequence[Spec], **at: Unpack[Pooling]) -> Lowering:
-    """`avg_pool2d` with `count_include_pad=False`."""
-    return _Kernels(specs[0].shape, **at).mean
+TABLE.build("avg_pool", unless=_adds_faster)(_builder(_Kernels.mean, 0))
 
 
 @TABLE.build("avg_pool_grad", unless=_lacks_mean)

@@ -88,21 +88,17 @@ def _except(shapes: Shapes, *axes: int) -> Iterator[Split]:
 
 
 RULES.update(
-    concat=lambda shapes, *, axis: _except(shapes, axis),
     flip=lambda shapes, *, axes: _except(shapes, *axes),
     pad=lambda shapes, *, padding, value: _where(shapes, padding, (0, 0)),
     slice=lambda shapes, *, slices: _where(shapes, slices, ALL),
     slice_grad=lambda shapes, *, slices, shape: _where(shapes, slices, ALL),
     check_windows=lambda shapes, *, sizes: _same(shapes, [i for i, n in enumerate(sizes) if n < 2]),
-    softmax=lambda shapes, *, axis: _except(shapes, axis),
-    softmax_grad=lambda shapes, *, axis: _except(shapes, axis),
-    log_softmax=lambda shapes, *, axis: _except(shapes, axis),
-    cumsum=lambda shapes, *, axis, reverse: _except(shapes, axis),
-    cumprod=lambda shapes, *, axis, reverse: _except(shapes, axis),
-    top_k=lambda shapes, *, k: _except(shapes, len(shapes[0]) - 1),
-    sort=lambda shapes: _except(shapes, len(shapes[0]) - 1),
-    argmax=lambda shapes, *, axis: _without(shapes, (axis,)),
-    argmin=lambda shapes, *, axis: _without(shapes, (axis,)),
+    **dict.fromkeys(
+        ("concat", "softmax", "softmax_grad", "log_softmax", "cumsum", "cumprod"),
+        lambda shapes, *, axis, **_: _except(shapes, axis),
+    ),
+    **dict.fromkeys(("top_k", "sort"), lambda shapes, **_: _except(shapes, len(shapes[0]) - 1)),
+    **dict.fromkeys(("argmax", "argmin"), lambda shapes, *, axis: _without(shapes, (axis,))),
     squeeze=lambda shapes, *, axes: _without(shapes, axes),
     transpose=lambda shapes, *, perm: [Split([old], new) for new, old in enumerate(perm)],
     rows=lambda shapes: _without(shapes, (0,)),
@@ -159,31 +155,29 @@ def _matmul(shapes: Shapes, *, transpose_x: bool, transpose_y: bool) -> Iterator
     yield Split([a - 2 if transpose_x else a - 1, b - 1 if transpose_y else b - 2], "sum")
 
 
-@_rule("conv")
-def _conv(shapes: Shapes, *, groups: int, **_: Any) -> Iterator[Split]:
-    channels = len(shapes[0]) - 1
-    yield Split([0, None], 0)
-    if groups == 1:
-        yield Split([None, channels], channels)
-        yield Split([channels, channels - 1], "sum")
+def _convolution(*ways: Split) -> Rule:
+    """The rule of a convolution or of its gradients. The first way is by samples, and serves groups
+    too. Axes are counted from the end where they are negative.
+    """
+
+    def rule(shapes: Shapes, *, groups: int, **_: Any) -> Iterator[Split]:
+        rank = len(shapes[0])
+        for operands, result in ways[: 1 if groups > 1 else None]:
+            axes = [None if i is None else i % rank for i in operands]
+            yield Split(axes, result % rank if isinstance(result, int) else result)
+
+    return rule
 
 
-@_rule("conv_input_grad")
-def _conv_input_grad(shapes: Shapes, *, groups: int, **_: Any) -> Iterator[Split]:
-    channels = len(shapes[0]) - 1
-    yield Split([0, None], 0)
-    if groups == 1:
-        yield Split([None, channels - 1], channels)
-        yield Split([channels, channels], "sum")
-
-
-@_rule("conv_kernel_grad")
-def _conv_kernel_grad(shapes: Shapes, *, groups: int, **_: Any) -> Iterator[Split]:
-    channels = len(shapes[0]) - 1
-    yield Split([0, 0], "sum")
-    if groups == 1:
-        yield Split([None, channels], channels)
-        yield Split([channels, None], channels - 1)
+RULES.update(
+    conv=_convolution(Split([0, None], 0), Split([None, -1], -1), Split([-1, -2], "sum")),
+    conv_input_grad=_convolution(
+        Split([0, None], 0), Split([None, -2], -1), Split([-1, -1], "sum")
+    ),
+    conv_kernel_grad=_convolution(
+        Split([0, 0], "sum"), Split([None, -1], -1), Split([-1, None], -2)
+    ),
+)
 
 
 @_rule("max_pool", "max_pool_grad", "max_pool_take", "avg_pool", "avg_pool_grad")
