@@ -73,7 +73,7 @@ class Engine(Traced, Called, Memory, Natives, Limited, Processes):
         Such an engine has `mesh` set, and an entry `shard` in its table. It is the key of values
         that lie on the mesh, so variables move there when a program on the mesh first reads them.
         All its values are tensors over the whole mesh. `from_numpy` and `feed` give every device
-        the whole array, `placed` splits it, and `to_numpy` and `fetch` put the parts together.
+        the whole array, `placed` splits it, and `to_numpy` and `fetching` put the parts together.
 
         Raises:
             ValueError: if the library cannot do that, or has too few devices.

@@ -198,6 +198,8 @@ def in_wider(
 ADDED_SINGLY = 4096
 """Up to so many float32 are simply added up one after the other. The error grows with their number:
 a million times 0.1, added one by one, is 100,958."""
+SEVERAL = 256
+"""Elements from which on there may be many, if the size of another axis is not known."""
 
 
 def even_part(count: int, most: int = 1024) -> int:

@@ -27,7 +27,7 @@ from backplane.engines.onnxruntime.elementwise import (
 )
 from backplane.engines.onnxruntime.shaping import constant_of
 from backplane.engines.onnxruntime.sizes import filled, shape_of, total
-from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table, even_part, runs_of
+from backplane.engines.table import ADDED_SINGLY, SEVERAL, Axes, Shape, Table, even_part, runs_of
 
 TABLE = Table(softmax=partial(node, "Softmax"))
 
@@ -39,10 +39,6 @@ def log_softmax(x: Symbol, *, axis: int) -> Symbol:
 
 
 # --- sums and products ---------------------------------------------------------------------------
-
-
-SEVERAL = 256
-"""Elements from which on there may be many, if the size of another axis is not known."""
 
 
 def _reduced(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:

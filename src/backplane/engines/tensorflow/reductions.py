@@ -8,6 +8,7 @@ from functools import partial
 
 from backplane.engines.table import (
     ADDED_SINGLY,
+    SEVERAL,
     Axes,
     Lowering,
     Shape,
@@ -26,8 +27,6 @@ from backplane.engines.tensorflow.constants import (
 )
 from backplane.engines.tensorflow.library import HALVES, computed_in, opaque, raw, tf
 
-SEVERAL = 256
-"""Elements from which on there may be many, if the size of another axis is not known."""
 _RUNNING = {**HALVES, tf.float32: tf.float64}
 """Kernels of running sums and products add the elements one by one: of a million float32 the last
 sum would be 1 % off."""

@@ -101,7 +101,7 @@ def normalize(
 
 
 def _normalized_columns(axes: Axes, epsilon: float, x: Value, *parameters: Value) -> list[Value]:
-    if not _has_few_rows(x, *parameters):
+    if not _has_few(x.shape[-1], x, *parameters):
         mean = x.mean(axes, True)
         centred = x - mean
         variance = (centred * centred).mean(axes, True)
@@ -121,7 +121,7 @@ def _normalized_columns(axes: Axes, epsilon: float, x: Value, *parameters: Value
 def _normalized_groups(axes: Axes, epsilon: float, x: Value, *parameters: Value) -> list[Value]:
     *_, groups, size = x.shape
     kept = (len(x), *[1 for _ in axes[:-1]], groups, 1)
-    if _has_small_groups(x, *parameters):
+    if _has_few(len(x) * x.shape[-2], x, *parameters):
         image = _as_grouped_images(x)
         gamma, beta = [t.reshape(-1) for t in parameters] or (None, None)
         y, *moments = torch.native_group_norm(
@@ -136,12 +136,6 @@ def _normalized_groups(axes: Axes, epsilon: float, x: Value, *parameters: Value)
     y = y.transpose(1, 2).reshape(x.shape)
     y = torch.addcmul(parameters[1], y, parameters[0]) if parameters else y
     return [y, mean, scale**-2 - epsilon, scale]
-
-
-def _has_small_groups(x: Value, *others: Value) -> bool:
-    """The same as `_has_few_rows` for groups of channels."""
-    few = 0 < x.numel() <= MOST_ROWS * len(x) * x.shape[-2]
-    return few and only_values_count(x, *others)
 
 
 def _is_small(mean: Value, scale: Value) -> bool:
@@ -161,9 +155,11 @@ def _as_rows(x: Value) -> Value:
     return x.reshape(len(x), math.prod(x.shape[1:-2]), *x.shape[-2:]).transpose(1, 2).contiguous()
 
 
-def _has_few_rows(x: Value, *others: Value) -> bool:
-    """Whether the kernels of batch normalization are exact enough, and nobody follows them."""
-    return x.is_cpu and only_values_count(x, *others) and 0 < x.numel() <= MOST_ROWS * x.shape[-1]
+def _has_few(means: int, x: Value, *others: Value) -> bool:
+    """Whether so few numbers are added up for each of the means that the kernels of batch and group
+    normalization are exact enough, and nobody follows them.
+    """
+    return x.is_cpu and only_values_count(x, *others) and 0 < x.numel() <= MOST_ROWS * means
 
 
 def _as_images(x: Value) -> Value:
@@ -206,7 +202,7 @@ def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool])
 def _columns_gradient(
     axes: Axes, mask: list[bool], g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
 ) -> list[Value | None]:
-    if _has_few_rows(x, g, mean, scale, *gamma):
+    if _has_few(x.shape[-1], x, g, mean, scale, *gamma):
         weight = gamma[0].reshape(-1) if gamma else None
         gradients = aten.native_batch_norm_backward.default(
             _as_images(g), _as_images(x), weight, None, None, mean.reshape(-1), scale.reshape(-1),
@@ -229,7 +225,7 @@ def _groups_gradient(
     mask: list[bool], g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
 ) -> list[Value | None]:
     *_, groups, size = x.shape
-    if _has_small_groups(x, g, mean, scale, *gamma) and _is_small(mean, scale):
+    if _has_few(len(x) * x.shape[-2], x, g, mean, scale, *gamma) and _is_small(mean, scale):
         # Without the gradient by x, the kernel crashes for images with the channels last.
         weight = gamma[0].reshape(-1) if gamma else None
         image, sizes = _as_grouped_images(x), (len(x), groups)
