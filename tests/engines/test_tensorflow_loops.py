@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("tensorflow")
 import tensorflow as tf
 
+import backplane.compile.program  # noqa: F401 - It evaluates the graphs of bodies.
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES as P
 from backplane.core.spec import Spec

@@ -12,9 +12,11 @@ from backplane.core.context import assigned
 from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
+from backplane.engines.fast import applies
 from backplane.engines.programs import Function, Scanning
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import hold_constants, ints, sizes_of, vector
+from backplane.engines.tensorflow.fast.copies import Copies
 from backplane.engines.tensorflow.library import raw, tf
 
 Specs = Sequence[Spec]
@@ -143,6 +145,9 @@ def _scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
         if isinstance(count, int) and count == 0:
             return [*state, *empty()]
         read = _reader(rows, count)
+        together = _together(scan.body)
+        several = together > 1 and (not isinstance(count, int) or count > 1)
+        one = _copied(step, scan, rows, consts) if several else step
 
         def advance(
             size: int, i: Value, state: Sequence[Value], sinks: Sequence[Value]
@@ -151,18 +156,29 @@ def _scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
             first = count - size - i if reverse else i
             elements = read(first, size)
             for n in reversed(range(size)) if reverse else range(size):
-                results = step(*state, *[each[n] for each in elements], *consts)
+                results = one(*state, *[each[n] for each in elements], *consts)
                 state = _promise(results[:carry], carried)
                 made = zip(sinks, results[carry:], strict=True)
                 sinks = [sink.write(first + n, y) for sink, y in made]
             return i + size, state, sinks
 
-        last, sinks = _repeat(advance, _together(scan.body), count, state, carried, stacked)
+        last, sinks = _repeat(advance, together, count, state, carried, stacked)
         if isinstance(count, int) or static or in_own_program():
             return [*last, *filled()]
         return [*last, *tf.cond(count > 0, filled, empty)]
 
     return lower
+
+
+def _copied(
+    step: Function, scan: Scanning, rows: Sequence[Value], consts: Sequence[Value]
+) -> Function:
+    """A step that is traced once for all copies of it in a turn of a loop."""
+    if tf.executing_eagerly() or not applies("tensorflow.copies"):
+        return step
+    states = [tf.TensorSpec(spec.shape, spec.dtype) for spec in scan.carried]
+    elements = [tf.TensorSpec(x.shape[1:], x.dtype) for x in rows]
+    return Copies(step, [*states, *elements, *consts])
 
 
 TOGETHER = 4

@@ -20,6 +20,7 @@ import numpy as np
 from backplane.engines.fast import applies
 from backplane.engines.programs import Function, Line
 from backplane.engines.table import Value
+from backplane.engines.tensorflow.fast.copies import frames_of
 from backplane.engines.tensorflow.library import tf
 
 try:
@@ -83,7 +84,7 @@ def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     """The line of the emitted program that made the operation which an error names."""
     for graph, name in product(graphs, _NODE.findall(str(error))):
         try:
-            frames = graph.get_operation_by_name(name).traceback
+            frames = frames_of(graph, name)
         except KeyError:  # an operation inside a loop, or made by TensorFlow's optimizer
             continue
         for frame in reversed(frames):
