@@ -79,6 +79,7 @@ def _bits(key: Value, *dims: Value, shape: Shape) -> Value:
 
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
 
 
 def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
@@ -88,7 +89,7 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
     Salmon, Moraes, Dror and Shaw (2011), "Parallel random numbers: as easy as 1, 2, 3", and their
     library Random123, whose known answers the tests check.
     """
-    schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
+    schedule = (*key, key[0] ^ key[1] ^ np.uint32(PARITY))
     x, y = x + schedule[0], y + schedule[1]
     for group in range(1, 6):
         for rotation in ROTATIONS[(group - 1) % 2]:
