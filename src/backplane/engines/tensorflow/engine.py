@@ -291,8 +291,8 @@ SHORT = 8
 itself; a graph takes 22 µs at each call, but 6 ms and more to make: at 8 operations as much as 200
 calls take longer without it."""
 FEW = 32
-"""Calls for which a longer program is not worth a graph. Of 400 operations, the random numbers of
-one variable, one takes 200 ms to make, and saves 5 ms at each call."""
+"""Calls for which a longer program is not worth a graph. One of 400 operations takes 200 ms to
+make, and saves 5 ms at each call."""
 
 _LOOPS = frozenset(("scan", "while_loop"))
 

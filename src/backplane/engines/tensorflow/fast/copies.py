@@ -48,7 +48,7 @@ class Copies:
         self.definition.node.extend(nodes)
         self.used = outside & {_full(name) for node in nodes for name in node.input}
 
-    def __call__(self, *operands: Value) -> list[Value]:
+    def __call__(self, *operands: Value) -> tuple[Value, ...]:
         """The results of a copy."""
         graph = tf.compat.v1.get_default_graph()
 
@@ -63,7 +63,7 @@ class Copies:
             self.definition, inputs, self.made, name=f"{prefix}/"
         )
         results = dict(zip(self.made, copied, strict=True))
-        return [results[name] if name in results else outer(name) for name in self.names]
+        return tuple(results[name] if name in results else outer(name) for name in self.names)
 
 
 _ORIGINALS = "backplane_originals"
