@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
 from typing import Any
 
 import mlx.core as mx
@@ -18,11 +19,7 @@ from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_
 TABLE = Table()
 
 
-@TABLE.build("slice")
-def slice_(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
-    """A view."""
-    key = index_of(slices)
-    return lambda x: x[key]
+TABLE.build("slice")(lambda specs, *, slices: itemgetter(index_of(slices)))
 
 
 @TABLE.build("slice_grad")

@@ -51,11 +51,9 @@ def _reduced(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     if known <= (SEVERAL if None in counts else ADDED_SINGLY):
         return node(op, x, ints(*axes), keepdims=int(keepdims))
     kept = [1 if i in axes else n for i, n in enumerate(x.sizes)]
-    runs = runs_of(axes)
-    y = x
-    for run in runs:
-        y = _reduced_run(op, y, run)
-    return y.reshape(kept if keepdims else [n for i, n in enumerate(kept) if i not in axes])
+    for run in runs_of(axes):
+        x = _reduced_run(op, x, run)
+    return x.reshape(kept if keepdims else [n for i, n in enumerate(kept) if i not in axes])
 
 
 def _reduced_run(op: str, x: Symbol, run: Axes) -> Symbol:

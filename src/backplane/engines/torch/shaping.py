@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,22 +21,17 @@ TABLE = Table(
 # --- shape --------------------------------------------------------------------------------------
 
 
-@TABLE.build("reshape")
-def reshape(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """A view where the memory allows it."""
+def _to_shape(function: Callable[[Value, Any], Value], shape: Shape) -> Lowering:
+    """`function`, which gives a view where the memory allows it. `torch.reshape` takes 0.6 of the
+    time of the method.
+    """
     if None in shape:
-        return lambda x, *dims: x.reshape(host_shape(shape, dims))
-    return lambda x: x.reshape(shape)
+        return lambda x, *dims: function(x, host_shape(shape, dims))
+    return lambda x: function(x, shape)
 
 
-@TABLE.build("broadcast_to")
-def broadcast_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """A view."""
-    if None in shape:
-        return lambda x, *dims: x.expand(host_shape(shape, dims))
-    return lambda x: x.expand(shape)
-
-
+TABLE.build("reshape")(lambda specs, *, shape: _to_shape(torch.reshape, shape))
+TABLE.build("broadcast_to")(lambda specs, *, shape: _to_shape(torch.Tensor.expand, shape))
 TABLE.build("transpose")(lambda specs, *, perm: lambda x: x.permute(perm))
 
 
