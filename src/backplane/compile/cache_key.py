@@ -8,7 +8,7 @@ from typing import Any
 from backplane.core.graph import Constant, Graph, Tensor, is_scalar, toposort
 
 
-def lifted(order: Sequence[Tensor]) -> list[Tensor]:
+def lifted(order: Sequence[Tensor]) -> list[Constant]:
     """The constants that become inputs of the program, so that it can be shared."""
     return [node for node in order if isinstance(node, Constant) and not is_scalar(node)]
 

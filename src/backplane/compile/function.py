@@ -145,7 +145,7 @@ class Function:
         first = self.first if alike else self.first._replace(alike=())
         variant = variant_of(self.plan, key, first)
         apart = _weakly(self, lambda owner, values: owner.apart(key)(values)) if alike else None
-        return straight(self.plan, variant, _slow(self), apart)
+        return straight(self.plan, variant, _weakly(self, Function._checked), apart)
 
     def apart(self, key: tuple[Any, ...]) -> Call:
         """The call for batches of different sizes."""
@@ -157,7 +157,7 @@ class Function:
 
     def _by_switches(self) -> Call:
         """The call that looks up the variant by the switches, or leaves it to `_checked`."""
-        find, checked = self._calls.get, _slow(self)
+        find, checked = self._calls.get, _weakly(self, Function._checked)
         take, one = itemgetter(*self._switches), len(self._switches) == 1
 
         def call(inputs: Any = (), *more: object) -> list[np.ndarray]:
@@ -227,11 +227,6 @@ def _first_size(value: object) -> int | None:
     """The size of the first axis, if what is fed has one."""
     shape = getattr(value, "shape", None)
     return shape[0] if isinstance(shape, tuple) and shape else None
-
-
-def _slow(function: Function) -> Call:
-    """The checked call."""
-    return _weakly(function, Function._checked)
 
 
 def _weakly(function: Function, run: Call) -> Call:

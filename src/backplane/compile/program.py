@@ -101,7 +101,7 @@ class Prepared(NamedTuple):
 
     def key(self) -> Hashable:
         """A key that is equal for graphs that share a program."""
-        engine, given = self.request.engine, self.request.inputs
+        engine, given, assumed = self.request.engine, self.request.inputs, assumption()
         return (
             engine.name,
             engine.device,
@@ -111,7 +111,8 @@ class Prepared(NamedTuple):
             tuple(sorted(self.request.state.items())),
             self.request.options,
             passes.switched_off(),
-            _assumed(given),
+            # The inputs whose first axes the program expects to have one size.
+            None if assumed is None else tuple([(t, 0) in assumed.same for t in given]),
             key_of(self.order, self.inputs, self.outputs),
         )
 
@@ -188,7 +189,8 @@ def prepared(request: Request) -> Prepared:
     # the other way round.
     runs = "host_shapes" in engine.capabilities
     order = _in_order_of_depth(outputs, inputs) if runs else toposort(outputs, stop=inputs)
-    arrays = [t for t in lifted(order) if is_array(t) or not (eager or _is_open(t, engine))]
+    # The value of a symbolic constant is known only when the program runs.
+    arrays = [t for t in lifted(order) if is_array(t) or not (eager or engine.is_symbolic(t.value))]
     return Prepared(request, known, [*inputs, *arrays], outputs, order)
 
 
@@ -206,12 +208,6 @@ def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> S
     return toposort(sorted(results, key=depth.__getitem__), stop=inputs)
 
 
-def _assumed(inputs: Sequence[Tensor]) -> Hashable:
-    """The inputs whose first axes the program expects to have one size."""
-    assumed = assumption()
-    return None if assumed is None else tuple([(t, 0) in assumed.same for t in inputs])
-
-
 def _committing(
     function: Callable[..., tuple[Any, ...]], engine: Engine
 ) -> Callable[..., tuple[Any, ...]]:
@@ -223,11 +219,6 @@ def _committing(
         return tuple(results)
 
     return run
-
-
-def _is_open(t: Tensor, engine: Engine) -> bool:
-    """Whether the value of a native constant is known only when the program runs."""
-    return engine.is_symbolic(t.value)  # type: ignore[attr-defined]
 
 
 def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
@@ -245,7 +236,7 @@ def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
 
 
 def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
-    request, _, inputs, outputs, order = graph
+    request, _, inputs, _, order = graph
     engine, state = request.engine, request.state
     dtypes = frozenset([spec.dtype for t in nested(order) for spec in specs_of(t)])
     if missing := dtypes & engine.missing_dtypes:
@@ -262,7 +253,7 @@ def _compile(graph: Prepared) -> Callable[..., tuple[Any, ...]]:
         state=state,
         dtypes=dtypes,
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
-        tables=_tables(inputs, outputs, order, state),
+        tables=_tables(graph),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
         lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
         options=dict(request.options),
@@ -303,27 +294,17 @@ _CHANGES = frozenset([rows_add, rows_set])
 """Primitives that change rows of their first operand."""
 
 
-def _tables(
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    order: Sequence[Tensor],
-    state: Mapping[int, int],
-) -> frozenset[int]:
+def _tables(graph: Prepared) -> frozenset[int]:
     """The positions of the inputs that are read by lookups along the first axis alone. Of those
     that the program replaces, the new value is the old one with other rows, or with
     sums added to rows, and nothing else reads it.
     """
-    users = users_of(order)
-    return frozenset([i for i, x in enumerate(inputs) if _is_table(i, x, users, outputs, state)])
+    users = users_of(graph.order)
+    return frozenset([i for i in range(len(graph.inputs)) if _is_table(i, graph, users)])
 
 
-def _is_table(
-    i: int,
-    x: Tensor,
-    users: Mapping[Tensor, Sequence[Tensor]],
-    outputs: Sequence[Tensor],
-    state: Mapping[int, int],
-) -> bool:
+def _is_table(i: int, graph: Prepared, users: Mapping[Tensor, Sequence[Tensor]]) -> bool:
+    x, outputs, state = graph.inputs[i], graph.outputs, graph.request.state
     readers = users.get(x, ())
     added = [t for t in readers if t.op in _CHANGES and t.inputs[0] is x]
     lookups = [t for t in readers if t.op is gather and t.inputs[0] is x and not t.params["axis"]]

@@ -78,22 +78,17 @@ def _is_shortage(error: BaseException, engine: Engine) -> bool:
 
 def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
     """Add the place that failed to an error, or raise another one for it, as `explain` does."""
+    better = error
     if place.op is check_numerics and not isinstance(error, TypeError | NotImplementedError):
-        if type(error) is FloatingPointError:
-            tell(error, engine, place)
-            return
-        message = complaint(place.message, *engine.bad_numbers(error))
-        tell(message, engine, place)
-        raise message from error
-    if _is_shortage(error, engine):
-        short = MemoryError(str(error))
-        tell(short, engine, place)
-        raise short from error
-    if place.op in (gather, scatter_add) and isinstance(error, engine.index_errors):
-        beyond = IndexError(f"{written(place)}: an index is out of range: {error}")
-        tell(beyond, engine, place)
-        raise beyond from error
-    tell(error, engine, place)
+        if type(error) is not FloatingPointError:
+            better = complaint(place.message, *engine.bad_numbers(error))
+    elif _is_shortage(error, engine):
+        better = MemoryError(str(error))
+    elif place.op in (gather, scatter_add) and isinstance(error, engine.index_errors):
+        better = IndexError(f"{written(place)}: an index is out of range: {error}")
+    tell(better, engine, place)
+    if better is not error:
+        raise better from error
 
 
 def tell(error: BaseException, engine: Engine, place: Place) -> None:

@@ -166,11 +166,6 @@ class Thin:
         ((turned, (_, _, offsets, _, across)), *_) = self.parts.items()
         return row_count(offsets) if bool(axis) == turned else size_at(across, 0)
 
-    def dense(self) -> Tensor:
-        """The dense matrix."""
-        values, *places = self.oriented(False)
-        return dense_of_rows(values, *places)
-
     def fed(self) -> list[Tensor]:
         """The value that the program takes for it."""
         ends = [t for turned in sorted(self.parts) for t in self.parts[turned]]
@@ -208,12 +203,8 @@ class _View(NamedTuple):
 
     def dense(self) -> Tensor:
         """The elements as a dense matrix."""
-        matrix = self.converted(self.thin.dense())
-        return transpose(matrix, perm=(1, 0)) if self.turned else matrix
-
-    def size(self, axis: int) -> Tensor:
-        """A size, as a tensor."""
-        return as_scalar(self.thin.size(axis ^ self.turned))
+        matrix = self.converted(dense_of_rows(*self.thin.oriented(False)))
+        return _turned(matrix, self.turned)
 
 
 def thinned(
@@ -240,7 +231,8 @@ def thinned(
         if not any(t in views for t in node.inputs):
             return None
         if node.op is dim:
-            return views[node.inputs[0]].size(node.params["axis"])
+            view = views[node.inputs[0]]
+            return as_scalar(view.thin.size(node.params["axis"] ^ view.turned))
         if node.op is matmul and node.ndim == 2:
             first, second = node.inputs
             if first in views:
@@ -323,17 +315,14 @@ class Feeding(_Converter):
         check_shape(shape, self.spec, self.what)
         copies = tuple([np.array(x) for x in parts])
         values = as_array(copies[-1], np.dtype(self.spec.dtype), self.what)
-        fed = self._fed(shape, compressed(shape, form, (*copies[:-1], values)))
+        fed = Fed(shape, self.parts(compressed(shape, form, (*copies[:-1], values))))
         self.kept = [(kind, copies, fed), *self.kept[: KEPT - 1]]
         return fed
 
     def _dense(self, value: Any) -> Fed:
         fed = self.feed(value, self.engine, False)
         array = fed if isinstance(fed, np.ndarray) else self.engine.to_numpy(fed)
-        return self._fed(array.shape, _of_dense(array))
-
-    def _fed(self, shape: tuple[int, ...], rows: Rows) -> Fed:
-        return Fed(shape, self.parts(rows))
+        return Fed(array.shape, self.parts(_of_dense(array)))
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
@@ -354,7 +343,6 @@ class Reading(_Converter):
         """The parts of the value that the variable has now."""
         values, (known, parts) = variable.values, self.last
         if values is not known:  # A write replaces the dict.
-            array = variable.numpy()
-            parts = self.parts(_of_dense(array))
+            parts = self.parts(_of_dense(variable.numpy()))
             self.last = values, parts
         return parts

@@ -25,6 +25,7 @@ from backplane.core.graph import (
     Tensor,
     constant,
     draw,
+    is_array,
     is_scalar,
     rebuild,
     substitute,
@@ -81,16 +82,9 @@ class Stepper:
                 results = self._results(node, [known[t] for t in node.inputs])
                 known[node] = results if node.op.multiple else results[0]
             elif isinstance(node, Constant):
-                known[node] = self._native(node)
+                native = self.engine.feed if is_array(node) else self.engine.detached
+                known[node] = native(node.value)
         return [known[t] for t in outputs]
-
-    def _native(self, node: Constant) -> Value:
-        value = node.value
-        return (
-            self.engine.feed(value)
-            if isinstance(value, np.ndarray)
-            else self.engine.detached(value)
-        )
 
     def _results(self, node: Tensor, operands: list[Value]) -> Sequence[Value]:
         loop = _LOOPS.get(node.op)  # type: ignore[arg-type]

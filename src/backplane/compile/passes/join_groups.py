@@ -35,7 +35,10 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     for group in groups:
         if _is_closed(group, users, outputs):
             results = _made(group, made)
-            instead[group.end] = _shaped(results[0], group.reshape)
+            instead[group.end], shape = results[0], group.reshape
+            if shape is not None:  # The program reshapes the result.
+                inputs = results[0], *shape.inputs[1:]
+                instead[group.end] = rebuild(shape, inputs, keep_spec=True)
             for t, i in group.others.items():
                 y = results[i]
                 instead[t] = y if t.ndim == y.ndim else squeeze(y, axes=group.params["axes"])
@@ -90,11 +93,6 @@ def _made(group: Group, made: Mapping[Any, Tensor]) -> list[Tensor]:
     if results is None:
         return _listed(group)
     return outputs_of(results) if group.op.multiple else [results]
-
-
-def _shaped(result: Tensor, like: Tensor | None) -> Tensor:
-    """The result, reshaped as a node of the program does it."""
-    return result if like is None else rebuild(like, (result, *like.inputs[1:]), keep_spec=True)
 
 
 def _listed(group: Group) -> list[Tensor]:

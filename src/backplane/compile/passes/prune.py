@@ -40,15 +40,11 @@ class _Smaller:
         self.kept = [*self.states, *self.ys]
         outputs = prune([body.outputs[i] for i in self.kept])
         alive = used_inputs(Graph(body.inputs, outputs))
-        operands = [
-            i for i in range(len(body.inputs)) if body.inputs[i] in alive or i in self.states
-        ]
-        sequences = [i for i in operands if carry <= i < carry + xs]
-        if not sequences and xs and node.params["length"] is None:
-            # The number of steps is read from a sequence.
-            operands = sorted({*operands, carry})
-            sequences = [carry]
-        self.operands = [i for i in operands if i >= carry or i in self.states]
+        kept = {*self.states, *[i for i, t in enumerate(body.inputs) if t in alive]}
+        if xs and node.params["length"] is None and kept.isdisjoint(range(carry, carry + xs)):
+            kept.add(carry)  # The number of steps is read from a sequence.
+        self.operands = sorted(kept)
+        sequences = [i for i in self.operands if carry <= i < carry + xs]
         self.body = Graph([body.inputs[i] for i in self.operands], outputs)
         self.params = {
             **node.params, "body": self.body, "carry": len(self.states), "xs": len(sequences),
@@ -85,16 +81,12 @@ def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Te
 
 def _needed_states(body: Graph, carry: int, used: set[int]) -> list[int]:
     """The states that the used results depend on, over any number of steps."""
-    needed: set[int] = set()
     waiting = list(used)
     position = {t: i for i, t in enumerate(body.inputs[:carry])}
     done: set[int] = set()
     while waiting:
         i = waiting.pop()
-        if i in done:
-            continue
-        done.add(i)
-        if i < carry:
-            needed.add(i)
-        waiting.extend(position[t] for t in toposort([body.outputs[i]]) if t in position)
-    return sorted(needed)
+        if i not in done:
+            done.add(i)
+            waiting.extend(position[t] for t in toposort([body.outputs[i]]) if t in position)
+    return sorted(i for i in done if i < carry)
