@@ -49,7 +49,10 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
             if owner is not None and owner.name == engine.name:
-                value = _checked_native(value, engine, spec, what)
+                given = engine.spec_of(value)
+                if given.dtype != spec.dtype:
+                    raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
+                check_shape(given.shape, spec, what)
                 check_has_value(value, engine, what)
                 check_rows(value.shape)
                 if engine.mesh is not None:
@@ -121,23 +124,10 @@ def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
 
 def _switch(value: object, what: str, spec: Spec) -> float:
     """The learning phase: 0 or 1, as a Python number. None is its default."""
-    if value is None:
-        value = 0
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in _KINDS:
+    array = np.asarray(0 if value is None else value)
+    if array.size != 1 or array.dtype.kind not in _KINDS or array.item() not in (0, 1):
         raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
-    number = array.item()
-    if number not in (0, 1):
-        raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
-    return bool(number) if spec.dtype == "bool" else number
-
-
-def _checked_native(value: object, engine: Engine, spec: Spec, what: str) -> Any:
-    given = engine.spec_of(value)
-    if given.dtype != spec.dtype:
-        raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
-    check_shape(given.shape, spec, what)
-    return value
+    return bool(array) if spec.dtype == "bool" else array.item()
 
 
 def check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:

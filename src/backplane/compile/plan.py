@@ -163,14 +163,8 @@ def _value(new: Tensor) -> Tensor:
 
 def _cut(inputs: Sequence[Any]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
     """Placeholders for all inputs, because any tensor may be fed, and what they replace."""
-    cuts: dict[Tensor, Tensor] = {}
-    placeholders = []
-    for t in inputs:
-        p = t if isinstance(t, Placeholder) else Placeholder(t.spec, t.name)
-        placeholders.append(p)
-        if p is not t:
-            cuts[t] = p
-    return placeholders, cuts
+    made = [t if isinstance(t, Placeholder) else Placeholder(t.spec, t.name) for t in inputs]
+    return made, {t: p for t, p in zip(inputs, made, strict=True) if p is not t}
 
 
 def _applied(

@@ -91,12 +91,8 @@ class Lowering:
             low = any(new.spec.dtype == self.dtype for _, new in wide) and all(
                 new.spec.dtype == self.dtype or self._gives_way(new, how) for _, new in wide
             )
-        if low:
-            return tuple(
-                [self._as(new, self.dtype if old.spec.dtype == WIDE else old.spec.dtype)
-                 for old, new in pairs]
-            )  # fmt: skip
-        return tuple([self._as(new, old.spec.dtype) for old, new in pairs])
+        dtypes = [self.dtype if low and t.spec.dtype == WIDE else t.spec.dtype for t in node.inputs]
+        return tuple(map(self._as, inputs, dtypes))
 
     def _gives_way(self, t: Tensor, how: Precision) -> bool:
         """Whether a float32 operand is cast to the low precision of the others."""

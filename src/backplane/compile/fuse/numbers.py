@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import reduce
 from typing import Any
 
 from backplane.compile.fuse.algebra import (
@@ -145,12 +146,8 @@ def tensor_of(form: Sum, dtype: str) -> Tensor:
 
 
 def _written(form: Sum, dtype: str) -> Tensor:
-    total: Tensor | None = None
-    for product, number in sorted(form, key=lambda term: -term[1]):
-        term = _product(product, number, dtype)
-        total = term if total is None else ew.add(total, term)
-    assert total is not None
-    return total
+    terms = sorted(form, key=lambda term: -term[1])
+    return reduce(ew.add, [_product(product, number, dtype) for product, number in terms])
 
 
 def _product(product: Product, number: float, dtype: str) -> Tensor:

@@ -268,8 +268,7 @@ class StepUnifier(Unifier):
 
     def is_certain(self, x: Atom, match: Match) -> bool:
         """Values of variables are known for what they are."""
-        known = x in match.bound or x in self.variable_of or x in self.result_of
-        return isinstance(x, Call) or known
+        return super().is_certain(x, match) or x in self.variable_of or x in self.result_of
 
     def scale(self, product: Product) -> Sum:
         """The power of the gradient's factor in a product."""

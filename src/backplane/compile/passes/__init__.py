@@ -100,7 +100,8 @@ def _joining(outputs: Outputs, job: Job) -> Joining:
         return Joining(lambda rows: True, rows_first=True)
     pays = partial(_few_rows, kernels.engines_limit(engine.name, "loops"), job.rows)
     sums = partial(_few_operands, kernels.engines_limit(engine.name, "sums"), job.rows)
-    predicts = not job.keep_stops and not any(_of_gradient(t) for t in toposort(outputs))
+    lines = [t.where for t in toposort(outputs) if t.where is not None]
+    predicts = not job.keep_stops and not any(line.gradient for line in lines)
     stays = predicts and "fuses" in engine.capabilities
     return Joining(pays, before=(lambda rows: False) if stays else None, sums=sums)
 
@@ -115,10 +116,6 @@ def _joined_without_gradients(outputs: Outputs, job: Job) -> list[Tensor]:
 def _kept_to_rows(outputs: Outputs, job: Job) -> Outputs:
     fits = job.news and job.engine.mesh is None
     return keep_to_rows(outputs, job.news, job.state, job.engine) if fits else outputs
-
-
-def _of_gradient(t: Tensor) -> bool:
-    return t.where is not None and t.where.gradient
 
 
 def _few_rows(limit: float, usual: int, rows: int | None) -> bool:

@@ -197,9 +197,8 @@ def _gradient(node: Tensor, scan: Tensor, loop: _Loop) -> _Gradient | None:
 def _by_rule(scan: Tensor, stack: int | None) -> Tensor:
     """The scan that the rule gives as the gradient of the last states and of one stack."""
     results = outputs_of(scan)
-    seeds: list[Tensor | None] = [None for _ in results]
-    for i in (*range(STATES), *([] if stack is None else [stack])):
-        seeds[i] = Placeholder(results[i].spec)
+    used = (*range(STATES), stack)
+    seeds = [Placeholder(t.spec) if i in used else None for i, t in enumerate(results)]
     with assuming(()):
         cotangent = scan_.cotangents(seeds, results, scan, [True for _ in scan.inputs])[ROW]
     assert cotangent is not None

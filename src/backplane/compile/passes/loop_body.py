@@ -219,12 +219,6 @@ def is_accumulated(node: Tensor) -> bool:
     return plain or node.op is conv_kernel_grad
 
 
-def total(node: Tensor, stack: Tensor) -> Tensor:
-    """The sum of a stack over time, which belongs to the same line of code as `node`."""
-    with changed(line=node.where):
-        return sum_(stack, axes=(0,), keepdims=False)
-
-
 def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The sum of two tensors, which belongs to the same line of code as `node`."""
     with changed(line=node.where):

@@ -12,9 +12,9 @@ from backplane.compile.passes.loop_body import (
     movable,
     over_steps,
     plus,
-    total,
     weight,
 )  # fmt: skip
+from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
@@ -83,13 +83,10 @@ class After:
         if value is not None:
             return value
         if t not in self.stacks:
-            self.stacks[t] = Placeholder(Spec((self._steps(), *t.spec.shape), t.spec.dtype))
+            rows, length = self.loop.sequences, self.loop.node.params["length"]
+            steps = rows[0].spec.shape[0] if rows else length
+            self.stacks[t] = Placeholder(Spec((steps, *t.spec.shape), t.spec.dtype))
         return self.loop.stacked(self.stacks[t])
-
-    def _steps(self) -> int | None:
-        loop = self.loop
-        length: int | None = loop.node.params["length"]
-        return loop.sequences[0].spec.shape[0] if loop.rows else length
 
     def results(self) -> list[Tensor]:
         """The results of the scan, computed from a smaller scan and what follows it."""
@@ -194,7 +191,8 @@ class After:
         value = self.known.values.get(t)
         if value is None or not value.stacked or not self._is_there([t]):
             return None
-        return total(t, value.tensor)
+        with changed(line=t.where):
+            return sum_(value.tensor, axes=(0,), keepdims=False)
 
 
 def _gathers(node: Tensor) -> bool:
