@@ -49,10 +49,7 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
             if owner is not None and owner.name == engine.name:
-                given = engine.spec_of(value)
-                if given.dtype != spec.dtype:
-                    raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
-                check_shape(given.shape, spec, what)
+                _check_native(value, engine, spec, what)
                 check_has_value(value, engine, what)
                 check_rows(value.shape)
                 if engine.mesh is not None:
@@ -128,6 +125,13 @@ def _switch(value: object, what: str, spec: Spec) -> float:
     if array.size != 1 or array.dtype.kind not in _KINDS or array.item() not in (0, 1):
         raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
     return bool(array) if spec.dtype == "bool" else array.item()
+
+
+def _check_native(value: object, engine: Engine, spec: Spec, what: str) -> None:
+    given = engine.spec_of(value)
+    if given.dtype != spec.dtype:
+        raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
+    check_shape(given.shape, spec, what)
 
 
 def check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
