@@ -20,7 +20,7 @@ from backplane.backend.inspection import ndim
 from backplane.backend.shaping import permute_dimensions
 from backplane.backend.types import DataFormat
 from backplane.core.hooks import HOOKS
-from backplane.core.tracebacks import boundary, hide
+from backplane.core.tracebacks import hide
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -244,15 +244,18 @@ def deprecated(advice: str) -> Callable[[F], F]:
     """Decorator for functions that only Keras 1 had: each call warns and gives `advice`."""
 
     def decorate(function: F) -> F:
-        @boundary
         @functools.wraps(function)
         def wrapper(*args: object, **kwargs: object) -> Any:
             warnings.warn(
                 f"K.{function.__name__} is a function of Keras 1: write {advice}",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                hide(error)
+                raise
 
         return wrapper  # type: ignore[return-value]
 
