@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -79,24 +80,33 @@ def _bits(key: Value, *dims: Value, shape: Shape) -> Value:
 
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = 0x1BD11BDA
 
 
-def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
-    """Threefry-2x32 with 20 rounds: the blocks (x, y) of uint32, encrypted by two key words. NumPy
-    computes in place; JAX's arrays make new ones of the same lines.
+def _rotated(x: Value, count: int) -> Value:
+    """The bits of `x` turned to the left. NumPy computes in place, in an array that nobody else
+    has; JAX's arrays make new ones of the same lines.
+    """
+    high = x << np.uint32(count)
+    x >>= np.uint32(32 - count)
+    high |= x
+    return high
+
+
+def threefry2x32(
+    key: tuple[Value, Value], x: Value, y: Value, rotated: Callable[[Value, int], Value] = _rotated
+) -> tuple[Value, Value]:
+    """Threefry-2x32 with 20 rounds: the blocks (x, y) of uint32, encrypted by two key words. A
+    library whose arrays have no operators that shift bits gives a function that rotates them.
 
     Salmon, Moraes, Dror and Shaw (2011), "Parallel random numbers: as easy as 1, 2, 3", and their
     library Random123, whose known answers the tests check.
     """
-    schedule = (*key, key[0] ^ key[1] ^ np.uint32(PARITY))
+    schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     x, y = x + schedule[0], y + schedule[1]
     for group in range(1, 6):
         for rotation in ROTATIONS[(group - 1) % 2]:
             x += y
-            high = y << np.uint32(rotation)
-            y >>= np.uint32(32 - rotation)
-            y |= high
+            y = rotated(y, rotation)
             y ^= x
         x += schedule[group % 3]
         y += schedule[(group + 1) % 3] + np.uint32(group)

@@ -8,7 +8,7 @@ from functools import cache
 from weakref import ref
 
 from backplane.core.graph import KeySource
-from backplane.engines.arrays.random import PARITY, ROTATIONS
+from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.programs import Function
 from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
@@ -99,22 +99,16 @@ def _words(key: Value, count: Value) -> Value:
     """So many random words of uint32: the first ones of all blocks, then the second ones."""
     low, high, counter, fold = tf.unstack(key)
     blocks = tf.cast(tf.range((count + 1) // 2), tf.uint32)
-    subkey = _threefry((low, high), counter, fold)
-    return tf.concat(_threefry(subkey, blocks, tf.zeros_like(blocks)), 0)[:count]
+    subkey = threefry2x32((low, high), counter, fold, _rotated)
+    both = threefry2x32(subkey, blocks, tf.zeros_like(blocks), _rotated)
+    return tf.concat(both, 0)[:count]
 
 
-def _threefry(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
-    """`threefry2x32`, on tensors. These have no operators that shift bits."""
-    schedule = (*key, key[0] ^ key[1] ^ number(PARITY, "uint32"))
-    x, y = x + schedule[0], y + schedule[1]
-    for group in range(1, 6):
-        for rotation in ROTATIONS[(group - 1) % 2]:
-            x += y
-            high = raw.LeftShift(x=y, y=number(rotation, "uint32"))
-            y = high ^ raw.RightShift(x=y, y=number(32 - rotation, "uint32")) ^ x
-        x += schedule[group % 3]
-        y += schedule[(group + 1) % 3] + number(group, "uint32")
-    return x, y
+def _rotated(x: Value, count: int) -> Value:
+    """The bits of `x` turned to the left. Its parts have no bit in common, so XOR joins them."""
+    high = raw.LeftShift(x=x, y=number(count, "uint32"))
+    rotated: Value = high ^ raw.RightShift(x=x, y=number(32 - count, "uint32"))
+    return rotated
 
 
 @cache
@@ -128,8 +122,8 @@ def _function_of_words() -> Function:
 
 @TABLE.add("random_bits")
 def _random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
-    """The portable words. In a graph of TensorFlow 1, which is alone in its functions, they are
-    operations of that graph.
+    """The portable words. A function that is made in a graph of TensorFlow 1 serves no other graph,
+    so there they are plain operations.
     """
     sizes = shape_vector(shape, dims)
     with tf.init_scope():

@@ -84,4 +84,4 @@ def frames_of(graph: Any, name: str) -> Sequence[Any]:
 
 def _full(name: str) -> str:
     """The name of a tensor, of which definitions of graphs leave out the number 0."""
-    return name if ":" in name or name.startswith("^") else f"{name}:0"
+    return name if ":" in name else f"{name}:0"
