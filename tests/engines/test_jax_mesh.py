@@ -9,6 +9,7 @@ import pytest
 from backplane import backend as K
 from interop.environments import locked
 from mesh.checks import BY_GRID, CHECKS, OTHERS
+from mesh.forks import Forks
 from mesh.jax_process import PATIENCE
 from mesh.processes import free_port, run_all
 from mesh.train import losses, train
@@ -26,14 +27,19 @@ def on_devices(count, *commands, limit=300.0, **settings):
     return run_all(commands, {**own, **settings}, limit)
 
 
-def in_processes(count, *arguments, devices=1, limit=300.0, **settings):
+@pytest.fixture(scope="module")
+def forks():
+    """Where processes come from."""
+    modules = ["mesh.jax_process", "backplane.engines.jax", "pytest"]
+    with Forks(*modules, settings={"JAX_PLATFORMS": "cpu"}) as found:
+        yield found
+
+
+def in_processes(forks, count, *arguments, devices=1, limit=300.0, **settings):
     """Run `mesh.jax_process` in so many processes of one mesh."""
     address = f"127.0.0.1:{free_port()}"
-    commands = [
-        ["-m", "mesh.jax_process", address, str(count), str(i), *map(str, arguments)]
-        for i in range(count)
-    ]
-    return on_devices(devices, *commands, limit=limit, **settings)
+    commands = [[address, str(count), str(i), *map(str, arguments)] for i in range(count)]
+    return forks.run_all(commands, {"JAX_NUM_CPU_DEVICES": str(devices), **settings}, limit)
 
 
 @pytest.fixture
@@ -61,12 +67,12 @@ def test_on_eight_devices(name, found):
     assert not found[name], found[name]
 
 
-def checked(count, folder, names):
+def checked(forks, count, folder, names):
     """What the checks say in so many processes, which have eight devices together. They train for
     fewer steps than one process with eight devices, which runs the same programs in the same parts.
     """
     ended = in_processes(
-        count, "checks", folder / "found", *names, devices=8 // count, MESH_STEPS="25"
+        forks, count, "checks", folder / "found", *names, devices=8 // count, MESH_STEPS="25"
     )
     for process in ended:
         assert process.code == 0, process.output
@@ -78,14 +84,15 @@ def checked(count, folder, names):
 FEW = ["values_of_split_variables", "a_state_moves_to_other_meshes"]
 
 
-def test_in_four_processes(tmp_path):
-    checked(4, tmp_path, FEW)
+def test_in_four_processes(tmp_path, forks):
+    checked(forks, 4, tmp_path, FEW)
 
 
 @pytest.mark.slow
-def test_more_in_two_processes(tmp_path):
+def test_more_in_two_processes(tmp_path, forks):
     """Each compiles the programs of the whole mesh, so two of them take half the time of four."""
-    checked(2, tmp_path, [*BY_GRID, *[name for name in OTHERS if name not in (*FEW, THREADS)]])
+    others = [name for name in OTHERS if name not in (*FEW, THREADS)]
+    checked(forks, 2, tmp_path, [*BY_GRID, *others])
 
 
 DONATED = """
@@ -159,9 +166,9 @@ def test_without_a_mesh_nothing_of_it_is_imported():
     assert ended.printed.splitlines()[-1] == "[]"
 
 
-def check_ends(folder, count, dying, *how):
+def check_ends(forks, folder, count, dying, *how):
     """One of the processes dies before the step 12, and the others say so."""
-    ended = in_processes(count, "train", folder, 20, dying, 12, *how)
+    ended = in_processes(forks, count, "train", folder, 20, dying, 12, *how)
     assert [process.code != 0 for process in ended] == [True] * count
     died = (folder / "dies").stat().st_mtime
     for i, process in enumerate(ended):
@@ -174,14 +181,17 @@ def check_ends(folder, count, dying, *how):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "dying", "going_on"), [(2, 0, 2), (4, 2, 2)])
-def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, count, dying, going_on):
+def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(
+    tmp_path, forks, count, dying, going_on
+):
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):
         folder.mkdir()
     with K.engine("jax"):
         train(1, alone, 0, 20)
-    check_ends(together, count, dying)
-    for process in in_processes(going_on, "train", together, 20):  # from the state after ten steps
+    check_ends(forks, together, count, dying)
+    # From the state after ten steps.
+    for process in in_processes(forks, going_on, "train", together, 20):
         assert process.code == 0, process.output
     expected = losses(alone, 0)
     for i in range(going_on):
@@ -192,8 +202,8 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, count
 
 
 @pytest.mark.slow
-def test_an_error_of_one_process_ends_the_others(tmp_path):
-    check_ends(tmp_path, 2, 1, "raises")
+def test_an_error_of_one_process_ends_the_others(tmp_path, forks):
+    check_ends(forks, tmp_path, 2, 1, "raises")
 
 
 def test_processes_with_different_programs_or_meshes_are_told(tmp_path):

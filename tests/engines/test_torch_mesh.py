@@ -16,6 +16,7 @@ from backplane import backend as K
 from interop.environments import python_with
 from interop.test_classic import LATEST
 from mesh.checks import BY_GRID, BY_ROWS, OTHERS
+from mesh.forks import Forks
 from mesh.processes import free_port, run_all
 from mesh.train import losses, train
 
@@ -25,19 +26,24 @@ THREADS = "one_function_in_two_threads"
 """Processes must make the same calls in the same order, so they cannot call in two threads."""
 
 
-def in_processes(count, *arguments, limit=300.0, **settings):
+@pytest.fixture(scope="module")
+def forks():
+    """Where processes come from."""
+    # DTensor imports `torch._dynamo` when it first makes a tensor.
+    with Forks("mesh.torch_process", "torch._dynamo", "pytest", settings=SETTINGS) as found:
+        yield found
+
+
+def in_processes(forks, count, *arguments, limit=300.0, **settings):
     """Run `mesh.torch_process` in so many processes of one mesh."""
     address = f"127.0.0.1:{free_port()}"
-    commands = [
-        ["-m", "mesh.torch_process", address, str(count), str(i), *map(str, arguments)]
-        for i in range(count)
-    ]
-    return run_all(commands, {**SETTINGS, **settings}, limit)
+    commands = [[address, str(count), str(i), *map(str, arguments)] for i in range(count)]
+    return forks.run_all(commands, settings, limit)
 
 
-def check(count, task, folder, *names, **settings):
+def check(forks, count, task, folder, *names, **settings):
     """What fails of a task in any of the processes."""
-    ended = in_processes(count, task, folder / "found", *names, **settings)
+    ended = in_processes(forks, count, task, folder / "found", *names, **settings)
     for process in ended:
         assert process.code == 0, process.output
     for i in range(count):
@@ -46,18 +52,18 @@ def check(count, task, folder, *names, **settings):
 
 
 @pytest.mark.slow
-def test_every_case_with_operands_in_parts(tmp_path):
-    check(2, "cases", tmp_path)
+def test_every_case_with_operands_in_parts(tmp_path, forks):
+    check(forks, 2, "cases", tmp_path)
 
 
-def test_in_two_processes(tmp_path):
-    check(2, "processes", tmp_path)
+def test_in_two_processes(tmp_path, forks):
+    check(forks, 2, "processes", tmp_path)
 
 
 @pytest.mark.slow
-def test_in_four_processes(tmp_path):
+def test_in_four_processes(tmp_path, forks):
     names = [name for name in (*BY_ROWS, *BY_GRID, *OTHERS) if name != THREADS]
-    check(4, "checks", tmp_path, *names, MESH_DEVICES="4", MESH_STEPS="10")
+    check(forks, 4, "checks", tmp_path, *names, MESH_DEVICES="4", MESH_STEPS="10")
 
 
 def check_losses(folder, count):
@@ -75,15 +81,15 @@ def check_losses(folder, count):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_ends_the_others_and_fewer_go_on(tmp_path):
-    ended = in_processes(4, "train", tmp_path, 20, 2, 12)
+def test_a_process_that_dies_ends_the_others_and_fewer_go_on(tmp_path, forks):
+    ended = in_processes(forks, 4, "train", tmp_path, 20, 2, 12)
     assert [process.code != 0 for process in ended] == [True] * 4
     for i in (0, 1, 3):
         assert "another process of the mesh has ended" in ended[i].output
         # Measured on two busy cores: 8 s, most of them for the end of Python.
         assert ended[i].at - ended[2].at < 60
     assert max(losses(tmp_path, 1)) == 11
-    for process in in_processes(2, "train", tmp_path, 20):  # from the state after ten steps
+    for process in in_processes(forks, 2, "train", tmp_path, 20):  # from the state after ten steps
         assert process.code == 0, process.output
     check_losses(tmp_path, 2)
 

@@ -52,8 +52,13 @@ def tell(task: str, file: Path, names: Sequence[str]) -> None:
     file.with_name(f"{file.name}-{dist.get_rank()}").write_text(json.dumps(failed))
 
 
-def main(task: str, path: str, *rest: str) -> None:
+def main(*given: str) -> None:
     """Do a task together with the other processes."""
+    if "RANK" not in os.environ:  # Not torchrun has started this, but a test.
+        address, count, index, *given = given
+        host, port = address.split(":")
+        os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, WORLD_SIZE=count, RANK=index)
+    task, path, *rest = given
     with K.engine("torch"):
         if task != "train":
             dist.init_process_group("gloo", timeout=timedelta(seconds=120))
@@ -70,9 +75,4 @@ def main(task: str, path: str, *rest: str) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    if "RANK" not in os.environ:  # Not torchrun has started this, but a test.
-        address, count, index, *given = given
-        host, port = address.split(":")
-        os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, WORLD_SIZE=count, RANK=index)
-    main(*given)
+    main(*sys.argv[1:])
