@@ -266,9 +266,12 @@ PRODUCTS = [
 ]  # fmt: skip
 
 _SORTED = np.sort(_floats(6))
+_UP_TO_NAN = np.append(_SORTED, [np.inf, np.nan, np.nan]).astype("float32")
 COUNTING = [
     Case("searchsorted", [_SORTED, X]), Case("searchsorted", [_SORTED, _SORTED], side="right"),
-    Case("digitize", [X, _SORTED]), Case("histogram", [X]), Case("histogram", [X], 4, (-1.0, 1.0)),
+    Case("searchsorted", [_UP_TO_NAN, ODD]), Case("searchsorted", [_UP_TO_NAN, ODD], side="right"),
+    Case("digitize", [X, _SORTED]), Case("digitize", [ODD, _SORTED]), Case("histogram", [X]),
+    Case("histogram", [X], 4, (-1.0, 1.0)),
     Case("histogram", [M], 5, oracle=lambda x, n: np.histogram(x.astype("float32"), n)),
     Case("linspace", [ROW, COLUMN], 5, slopes=True), Case("linspace", [X, Y], 4, False, axis=-1),
     Case("logspace", [UNIT, UNIT.T.copy().T * 2], 3, slopes=True),
@@ -283,6 +286,7 @@ SORTING = [
     Case("argpartition", [X], 1, oracle=lambda x, k: np.argsort(x)),
     Case("median", [X], slopes=True), Case("median", [CUBE], (0, 2), slopes=True),
     Case("median", [X], 1, keepdims=True), Case("median", [ODD], 1), Case("median", [M]),
+    Case("median", [ODD], 0), Case("nanmedian", [ODD], 1),
     Case("quantile", [X], 0.3, slopes=True), Case("quantile", [CUBE], [0.0, 0.4, 1.0], 1),
     *[Case("quantile", [CUBE], 0.41, (1, 2), method=method, keepdims=True)
       for method in ("linear", "lower", "higher", "nearest", "midpoint")],

@@ -25,6 +25,11 @@ def _array(x: Any) -> np.ndarray:
     return eager_engine().to_numpy(x)
 
 
+def _indices() -> Tensor:
+    """Indices that do not tell how many axes each of them names."""
+    return Tensor(K.placeholder(shape=(None, None), dtype="int32"))
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -129,6 +134,9 @@ def test_means_and_convolutions_of_integers(engine: Engine) -> None:
         ("keras.ops.negative", lambda: ops.negative(np.array([True]))),
         ("keras.ops.matmul", lambda: ops.matmul(WIDE, WIDE)),
         ("keras.ops.reshape", lambda: ops.reshape(WIDE, (5,))),
+        ("keras.ops.scatter", lambda: core.scatter(np.zeros((2, 0), "int32"), NUMBERS, (3,))),
+        ("keras.ops.scatter_update", lambda: core.scatter_update(NUMBERS, _indices(), NUMBERS)),
+        ("keras.ops.correlate", lambda: ops.correlate(*[_indices()[0] for _ in range(2)])),
         ("keras.ops.image.rgb_to_hsv", lambda: image.rgb_to_hsv(NUMBERS)),
         ("keras.ops.conv", lambda: nn.conv(IMAGES, IMAGES[0])),
     ],

@@ -116,6 +116,10 @@ FUNCTIONS: list[Case] = [
     Case("rsqrt", signals.rsqrt, [np.array([0.25, 1, 9])], lambda x: 1 / np.sqrt(x)),
     Case("cdist", signals.cdist, [TALL, normal(2, 3)],
          lambda x, y: np.linalg.norm(x[:, None] - y, axis=-1)),
+    Case("logsumexp", lambda x: signals.logsumexp(x, axis=0), [TALL],
+         lambda x: np.log(np.exp(x).sum(0))),
+    Case("logsumexp-number", signals.logsumexp, [np.array(2.5)], lambda x: x),
+    Case("logsumexp-no-axes", lambda x: signals.logsumexp(x, axis=()), [TALL], lambda x: x),
     Case("jvp", sine, [normal(5)], lambda x: [np.sin(x) * x, 2 * x * (np.cos(x) * x + np.sin(x))]),
 ]  # fmt: skip
 ORDERS: dict[Any, Any] = {1: (None, 1, 3, np.inf, -np.inf), (0, 2): ("fro", "nuc", 2, 1, -2)}
@@ -228,6 +232,19 @@ def test_segments_without_a_number(engine: Engine) -> None:
         signals.segment_sum(
             Tensor(K.placeholder(shape=(6, 3))), Tensor(K.placeholder(shape=(6,), dtype="int32"))
         )
+
+
+def test_targets_that_are_no_classes_are_not_in_the_top_k(engine: Engine) -> None:
+    targets = np.array([-1, 2, 4, 3, 1], "int32")
+    predictions = np.array([[1.0, 2.0, 4.0, 3.0]] * 5, "float32")
+    inputs = [K.placeholder(shape=(None,), dtype="int32"), K.placeholder(shape=(None, 4))]
+    found = signals.in_top_k(*map(Tensor, inputs), 2)
+    for k, value in (
+        (2, K.function(inputs, [found.core])([targets, predictions])[0]),
+        (2, eager_engine().to_numpy(signals.in_top_k(targets, predictions, 2))),
+        (9, eager_engine().to_numpy(signals.in_top_k(targets, predictions, 9))),
+    ):
+        assert value.tolist() == [False, True, False, True, k == 9]
 
 
 def test_signals_of_unknown_length(engine: Engine) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend._args import as_axes
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
 from backplane.keras3.call import op
@@ -19,6 +18,7 @@ from backplane.keras3.ops.linalg import norm as norm  # Keras before 3.15 asks f
 from backplane.keras3.ops.linalg import qr as qr
 from backplane.keras3.ops.linalg import solve as solve
 from backplane.keras3.ops.numpy import take_along_axis
+from backplane.keras3.ops.numpy.operands import length, reduced
 from backplane.keras3.ops.signals import (
     _get_complex_tensor_from_tuple as _get_complex_tensor_from_tuple,
 )
@@ -111,22 +111,27 @@ def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
 
 @op(static=("k",))
 def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
-    """Whether fewer than k predictions are larger than that of the target. NaN is the least."""
+    """Whether fewer than k predictions are larger than that of the target. NaN is the least. A
+    target that is no class is not among them.
+    """
     predictions, targets = float_of(predictions), tensor_of(targets)
     last = targets.ndim
-    chosen = take_along_axis(predictions, sh.expand_dims(targets, axes=(last,)), axis=-1)
+    is_class = ew.less_equal(ew.zero(targets), targets) & ew.less(
+        targets, cast_to(length(predictions, last), targets.spec.dtype)
+    )
+    classes = ew.where(is_class, targets, ew.zero(targets))
+    chosen = take_along_axis(predictions, sh.expand_dims(classes, axes=(last,)), axis=-1)
     lowest = scalar(-math.inf, chosen.spec.dtype)
     chosen = ew.where(ew.not_equal(chosen, chosen), lowest, chosen)
     larger = cast_to(ew.less(chosen, predictions), "int32")
     count = sh.sum(larger, axes=(last,), keepdims=False)
-    return ew.less(count, scalar(int(k), "int32"))
+    return is_class & ew.less(count, scalar(int(k), "int32"))
 
 
 @op(static=("axis",))
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials along the axes, or of all."""
-    x = float_of(x)
-    return red.logsumexp(x, axes=as_axes(axis, x), keepdims=keepdims)
+    return reduced(red.logsumexp, float_of(x), axis, keepdims)
 
 
 @op

@@ -147,6 +147,16 @@ def _product(sizes: Sequence[Amount]) -> Amount:
     return functools.reduce(ew.mul, [tensor_of(n, "int32") for n in sizes])
 
 
+def _depth(indices: Tensor) -> int:
+    """How many axes an index names."""
+    if not indices.ndim or not indices.spec.shape[-1]:
+        raise ValueError(
+            "the last axis of `indices` must have a known size, which is the number of axes that "
+            f"an index names, and at least 1; got shape {indices.spec.shape}"
+        )
+    return indices.spec.shape[-1]
+
+
 def _rows(indices: Tensor, lead: Sequence[Amount]) -> Tensor:
     """The numbers of the rows, counted over the leading axes together, as a vector."""
     flat: Any = None
@@ -166,7 +176,7 @@ def _as_rows(x: Tensor, rest: Sequence[Amount]) -> Tensor:
 def scatter(indices: Any, values: Any, shape: Any) -> Any:
     """Zeros of a shape, to which values are added at indices of the first axes."""
     indices, values = cast_to(tensor_of(indices), "int32"), tensor_of(values)
-    depth = indices.spec.shape[-1] or 0
+    depth = _depth(indices)
     lead, rest = list(shape[:depth]), list(shape[depth:])
     rows = _as_rows(values, rest)
     total = [_product(lead), *rest]
@@ -186,7 +196,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
         new, added = numbers
         by = "max" if reduction == "add" else reduction
         return cast_to(scatter_update(new, indices, added, by), "bool")
-    depth = indices.spec.shape[-1] or 0
+    depth = _depth(indices)
     sizes = sizes_of(x)
     rest = sizes[depth:]
     table, rows = _as_rows(x, rest), _as_rows(updates, rest)

@@ -15,6 +15,7 @@ from backplane.keras3.ops.numpy.operands import (
     common_type,
     flat,
     float_of,
+    is_floating,
     length,
     like,
     places,
@@ -24,6 +25,7 @@ from backplane.keras3.tensor import Tensor as Shell
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
+from backplane.ops.elementary import is_nan
 from backplane.ops.indexing import gather, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import full_like, reshape
@@ -56,7 +58,7 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tenso
 
 
 def _placed(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
-    """The number of elements that come before each value, by bisection."""
+    """The number of elements that come before each value, by bisection. NaN comes last."""
     if sequence.spec.dtype == "bool":
         sequence, values = cast_all("int32", sequence, values)
     n = sequence.spec.shape[0]
@@ -73,7 +75,11 @@ def _placed(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
         before = ew.logical_and(before, ew.less(low, high))
         low = ew.where(before, ew.add(middle, scalar(1, "int32")), low)
         high = ew.where(before, high, middle)
-    return low
+    if not is_floating(values):
+        return low
+    there = cast_to(ew.equal(sequence, sequence), "int32")
+    numbers = red.sum(there, axes=(0,), keepdims=False)
+    return ew.where(is_nan(values), size if right else numbers, low)
 
 
 @op

@@ -193,13 +193,15 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
     the longer one has elements ("same").
 
     Raises:
-        ValueError: for another mode.
+        ValueError: for another mode, or if no vector has a known size.
     """
     given = tensors(x1, x2)
     dtype = common_type(*given)
     dtype = "float64" if dtype == "int64" else dtype if dtype in (*HALVES, "float64") else "float32"
     a, b = cast_all(dtype, *given)
     n, m = (t.spec.shape[0] for t in (a, b))
+    if n is None and m is None:
+        raise ValueError("correlate: the size of one of the vectors must be known")
     if m is None or (n is not None and m > n):
         return flip(correlate(b, a, mode), axes=(0,))
     borders = {"valid": (0, 0), "full": (m - 1, m - 1), "same": (m // 2, m - 1 - m // 2)}

@@ -122,7 +122,8 @@ def _quantile(x: Any, q: Any, axis: Any, method: str, keepdims: bool, missing: b
     first, second = (
         take_along_axis(rows, p, last) if missing else gather(rows, p, axis=last) for p in ends
     )
-    found = ew.add(first, ew.mul(ew.sub(second, first), weight))
+    # Each is weighted, as the difference of two infinite elements is NaN.
+    found = ew.add(ew.mul(first, ew.sub(ew.one(weight), weight)), ew.mul(second, weight))
     found = ew.where(ew.equal(weight, ew.zero(weight)), first, found)
     if not missing:  # One NaN, which is the last element, makes the result NaN.
         final = gather(rows, ew.sub(length(rows, last), scalar(1, "int32")), axis=last)
