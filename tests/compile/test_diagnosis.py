@@ -229,6 +229,50 @@ def test_an_index_out_of_range(engine: Any, request: pytest.FixtureRequest) -> N
             f(values)
 
 
+TABLE = np.ones((4, 3))
+
+
+def row(x: Any) -> Any:
+    return K.gather(K.constant(TABLE), K.cast(x[:, 0], "int32"))  # the row
+
+
+def looking(x: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+    new = states[0] + row(x)
+    return new, [new]
+
+
+def nested(x: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+    inner = K.rnn(looking, K.stack([x, x], 1), [x])[0]
+    return inner, [states[0] + inner]
+
+
+INSIDE: dict[str, Callable[[Any], Any]] = {
+    "a loop": lambda x: K.rnn(looking, x, [x[:, 0]])[1],
+    "a masked loop": lambda x: K.rnn(looking, x, [x[:, 0]], mask=K.ones((2, 9)))[1],
+    "a loop in a loop": lambda x: K.rnn(nested, x, [x[:, 0]])[1],
+    "a fold": lambda x: K.foldl(lambda total, each: total + K.sum(row(each)), x, K.constant(0.0)),
+    "a branch": lambda x: K.switch(K.sum(x) > 0, lambda: row(x[:, 2]), lambda: x[:, 2]),
+}
+
+
+@pytest.mark.parametrize("where", INSIDE)
+def test_an_index_out_of_range_inside(
+    where: str, engine: Any, request: pytest.FixtureRequest
+) -> None:
+    """TensorFlow runs bodies and branches as functions, in which the operation must be found."""
+    skip_where_errors_end_the_device(engine, request)
+    if "unchecked" in engine.capabilities:
+        return
+    x = K.placeholder((None, 9, 3))
+    f = K.function([x], [INSIDE[where](x), row(x[:, 0])])
+    values = np.ones((2, 9, 3))
+    f([values])
+    values[:, 2] = 9
+    with pytest.raises(IndexError, match=r"^K\.gather: an index is out of range") as caught:
+        f([values])
+    assert "# the row" in caught.value.__notes__[-1]
+
+
 # --- windows: engines would give nothing, fail, or end the process --------------------------------
 
 WINDOWS: list[tuple[Callable[[Any], Any], tuple[int, ...], tuple[int, ...]]] = [

@@ -137,7 +137,6 @@ REACHED: dict[str, tuple[str, str, Program]] = {
     "pytensor.linker": ("theano", "Emission.__init__", lambda **o: stepped(64, **o)),
     "pytensor.calls": ("theano", "_ufunc", lambda **o: stepped(64, **o)),
     "pytensor.updates": ("theano", "_written", lambda: stepped(LARGE)),
-    "tensorflow.copies": ("tensorflow", "Copies.__call__", looped),
     "tensorflow.direct": ("tensorflow", "call.<locals>.run", lambda: stepped(64)),
     "tensorflow.updates": ("tensorflow", "_write", lambda: stepped(LARGE)),
     "torch.attention": ("torch", "attention.<locals>.lowering", attended),

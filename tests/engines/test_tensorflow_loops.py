@@ -16,7 +16,6 @@ from backplane.core.registry import PRIMITIVES as P
 from backplane.core.spec import Spec
 from backplane.engines.programs import Program
 from backplane.engines.tensorflow import ENGINE
-from backplane.engines.tensorflow.fast.copies import Copies
 
 rng = np.random.default_rng(0)
 
@@ -95,28 +94,3 @@ def test_while_loop_and_cond(mode: str) -> None:
             tf.constant([1.0, 2.0], tf.float64), tf.constant(20.0, tf.float64), tf.constant(flag)
         )
         np.testing.assert_array_equal(y, np.array([8.0, 16.0]) * sign)
-
-
-def test_copies_of_a_step() -> None:
-    """Results may be computed, be operands, or be tensors from outside; copies go into the graph of
-    the moment, that of a loop included.
-    """
-    outside, kept, row = tf.constant([10.0, 20.0]), tf.constant([1, 2, 3]), tf.constant([5.0, 6.0])
-
-    def step(a: Any, b: Any, x: Any, n: Any) -> tuple[Any, ...]:
-        return a, b + x + outside, outside, x, tf.gather(x, [1]) + tf.cast(n[0], "float32")
-
-    @tf.function(autograph=False)
-    def run(a: Any, b: Any, x: Any) -> tuple[Any, ...]:
-        one = Copies(step, [tf.TensorSpec((2,)), tf.TensorSpec((2,)), x, kept])
-
-        def twice(i: Any, a: Any, b: Any) -> tuple[Any, ...]:
-            return i + 1, *one(*one(a, b, x, kept)[:2], x, kept)[:2]
-
-        results = one(*one(a, b, x, kept)[:2], x, kept)
-        return (*results, *tf.while_loop(lambda i, *_: i < 2, twice, (0, *results[:2]))[1:])
-
-    found = run(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]), row)
-    expected = [1, 2], [33, 56], [10, 20], [5, 6], [7], [1, 2], [93, 160]
-    for y, values in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(y, values)

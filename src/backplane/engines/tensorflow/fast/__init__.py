@@ -3,9 +3,6 @@
 from backplane.engines.fast import Piece
 
 PIECES = (
-    Piece("tensorflow.copies", "trace the body of a loop once, and copy it for each step of a turn",
-          "the first calls of recurrent layers of Keras 1 take 0.85 of the time",
-          "short bodies, of which a loop makes several steps in a turn"),
     Piece("tensorflow.direct", "call compiled programs without the wrappers of `ConcreteFunction`",
           "a call of `tanh(x @ W + b)`, 8 × 8, takes 0.39 of the time",
           "releases that have what is used"),

@@ -20,7 +20,6 @@ import numpy as np
 from backplane.engines.fast import applies
 from backplane.engines.programs import Function, Line
 from backplane.engines.table import Value
-from backplane.engines.tensorflow.fast.copies import frames_of
 from backplane.engines.tensorflow.library import tf
 
 try:
@@ -77,15 +76,17 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-_NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+_NODE = re.compile(r"(?:\{\{function_node ([^}]+)\}\})?\{\{node ([^}]+)\}\}")
+"""A node in the message of an error, after the function it is in."""
 
 
 def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     """The line of the emitted program that made the operation which an error names."""
-    for graph, name in product(graphs, _NODE.findall(str(error))):
+    for graph, (function, name) in product(graphs, _NODE.findall(str(error))):
+        called = getattr(graph, "_functions", {}).get(function)
         try:
-            frames = frames_of(graph, name)
-        except KeyError:  # an operation inside a loop, or made by TensorFlow's optimizer
+            frames = (called.graph if called else graph).get_operation_by_name(name).traceback
+        except KeyError:  # made by TensorFlow's optimizer
             continue
         for frame in reversed(frames):
             if frame.filename.startswith("<backplane program"):
