@@ -20,10 +20,14 @@ os.environ["KERAS_BACKEND"] = "numpy"
 os.environ["BACKPLANE_TRACEBACK"] = "full"
 sys.path.insert(0, str(Path(__file__).parent))
 
+from at_start import sitecustomize
 from compile_quickly import SETTINGS
 
 # `test_jax_programs.py` runs whole programs without these settings.
 os.environ.update(SETTINGS | os.environ)
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH")])
+)
 
 import pytest
 
