@@ -247,7 +247,7 @@ def _settle(
         return function
     if context.WATCHING:
         return general
-    if not all(_is_keyword(name) for name in kwargs):
+    if not all(n.isidentifier() and not keyword.iskeyword(n) and n[0] != "_" for n in kwargs):
         return general
     if any(type(v) in (list, tuple) for v in (*args, *kwargs.values())):
         return by_items(functools.partial(_for_types, function, general, mode))
@@ -263,10 +263,6 @@ def _check_flags(function: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         for name in flags:
             if not isinstance(given.get(name), FLAGS):
                 raise TypeError(f"{name} must be True or False, got {given[name]!r}")
-
-
-def _is_keyword(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def _for_types(

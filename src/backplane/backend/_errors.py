@@ -185,7 +185,10 @@ def _with_argument(text: str, given: Mapping[str, Any]) -> str:
             return f"{name}: {text}"
     if any(_is_named(name, text) for name in given):
         return text
-    quoted = [name for name, value in given.items() if _is_quoted(_short(value), text)]
+    quoted = [
+        name for name, value in given.items()
+        if re.search(rf"\b(got|not) {re.escape(_short(value))}(?!\w)", text)
+    ]  # fmt: skip
     if len(quoted) == 1:
         return f"{quoted[0]}: {text}"
     return f"{text} ({_listed(given)})" if given else text
@@ -195,10 +198,6 @@ def _is_named(name: str, text: str) -> bool:
     # A name such as `a` is a word of prose too.
     end = r"(?=:| must| has)" if name in ("a", "value", "name") else r"\b"
     return re.search(rf"(?<!['\w]){name}{end}", text) is not None
-
-
-def _is_quoted(value: str, text: str) -> bool:
-    return re.search(rf"\b(got|not) {re.escape(value)}(?!\w)", text) is not None
 
 
 def _items(value: object) -> Iterator[Any]:

@@ -49,6 +49,11 @@ def other_axes(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
 
 
+def whole_axes(name: str, whole: object) -> AxisRule:
+    """Sizes are those of the first operand where the parameter `name` says `whole` of an axis."""
+    return lambda node, axis: [(node.inputs[0], axis)] if node.params[name][axis] == whole else ()
+
+
 def results_like(*operands: int) -> AxisRule:
     """For primitives with several results: result i has the shape of the operand at position
     `operands[i]`. If there are more results, no operand tells the shapes of the others.

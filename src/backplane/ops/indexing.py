@@ -19,6 +19,7 @@ from backplane.core.traits import (
     later_axes,
     like_first,
     other_axes,
+    whole_axes,
     whole_time,
 )
 from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
@@ -42,11 +43,7 @@ def _sliced(name: str, shape: Sizes, slices: Slices) -> Sizes:
     )
 
 
-def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if node.params["slices"][axis] == ALL else ()
-
-
-@moving(Memory.VIEW, _sliced_axis, on_host=True, stacks=whole_time("slices", ALL))
+@moving(Memory.VIEW, whole_axes("slices", ALL), on_host=True, stacks=whole_time("slices", ALL))
 def slice(x: Spec, *, slices: Slices) -> Spec:
     """The elements that one slice (start, stop, step) per axis reads, as in Python; step ≥ 1."""
     return Spec(_sliced("slice", x.shape, slices), x.dtype)
@@ -113,11 +110,9 @@ def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
 flip.vjps(lambda g, y, x, *, axes: flip(g, axes=axes))
 
 
-def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
-
-
-@moving(Memory.FRESH, _padded_axis, linear=(), stacks=whole_time("padding", (0, 0)))
+@moving(
+    Memory.FRESH, whole_axes("padding", (0, 0)), linear=(), stacks=whole_time("padding", (0, 0))
+)
 def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
     """The operand inside a border of constant `value`: (before, after) elements per axis, none
     negative.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain, combinations
 from typing import Any, NamedTuple
@@ -61,7 +61,8 @@ def patterns(
     tensors = [Placeholder(Spec((2,) * rank, "float64")) for _ in range(max(fused.operands))]
     found = []
     for count in fused.operands:
-        for absent in _subsets([*fused.neutral]):
+        subsets = (combinations(fused.neutral, n) for n in range(len(fused.neutral) + 1))
+        for absent in chain.from_iterable(subsets):
             none = {name: fused.neutral[name] for name in absent}
             whole = {name: none.get(name, t) for name, t in numbers.items()}
             operands: list[Tensor] = [*tensors[:count]]
@@ -70,10 +71,6 @@ def patterns(
                     operands[i] = scalar(none[name], "float64")
             found.append(_traced(op, params, operands, whole))
     return tuple(found)
-
-
-def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))
 
 
 def _traced(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.graph import Graph, toposort
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec
 from backplane.engines import get
@@ -60,7 +60,10 @@ def or_hosted(name: str, build: Build, engine: Engine) -> Build:
     """`build`, for graphs that call no function of a user; for others Python's own control flow."""
 
     def choose(specs: Sequence[Spec], **params: Any) -> Lowering:
-        if not any(calls_natives(value, _is_on_host) for value in params.values()):
+        if not any(
+            calls_natives(value, lambda t: t.op is not None and t.op.name in ON_HOST)
+            for value in params.values()
+        ):
             return build(engine, specs, **params)
         programs: Any = _Programs(engine)
         function = loops(programs, ROWS)[name].function(specs, **params)
@@ -83,10 +86,6 @@ class _Programs:
         return self.engine.compile(
             Program(self.engine.callable(graph), inputs, outputs, dtypes=dtypes)
         )
-
-
-def _is_on_host(t: Tensor) -> bool:
-    return t.op is not None and t.op.name in ON_HOST
 
 
 def _results(

@@ -134,7 +134,7 @@ def _scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
         state, rows, consts = scan.parts(operands)
         count: Value = sizes_of(rows[0])[0] if rows else scan.length
 
-        def bound(*given: Value) -> Sequence[Value]:
+        def bound(*given: Value) -> tuple[Value, ...]:
             return step(*given, *consts)
 
         def empty() -> list[Value]:

@@ -196,13 +196,14 @@ def _traced(
     if program.options.get("compile"):  # XLA drops checks.
         return general()[0]
     usual, operations = general(few_rows=True)
-    if not any(op.type == "Assert" and _tells_of_rows(op) for op in operations):
+    messages = [tf.get_static_value(op.inputs[1]) for op in operations if op.type == "Assert"]
+    if control.MANY_ROWS.encode() not in messages:
         return usual
-    return _else(usual, general) if _is_repeatable(operations) else general()[0]
-
-
-def _tells_of_rows(op: Any) -> bool:
-    return bool(tf.get_static_value(op.inputs[1]) == control.MANY_ROWS.encode())
+    repeatable = all(
+        not op.op_def.is_stateful or op.type in _REPEATABLE or op.name.startswith(updates.SCOPE)
+        for op in operations
+    )
+    return _else(usual, general) if repeatable else general()[0]
 
 
 _REPEATABLE = frozenset(
@@ -212,13 +213,6 @@ _REPEATABLE = frozenset(
     )
 )  # fmt: skip
 """Operations marked as having state whose effect is on our variables alone, after all checks."""
-
-
-def _is_repeatable(operations: Sequence[Any]) -> bool:
-    return all(
-        not op.op_def.is_stateful or op.type in _REPEATABLE or op.name.startswith(updates.SCOPE)
-        for op in operations
-    )
 
 
 def _else(usual: Function, general: Callable[[], tuple[Function, Sequence[Any]]]) -> Function:

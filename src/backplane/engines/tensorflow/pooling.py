@@ -87,7 +87,7 @@ def _max_pool_take(v: Value, x: Value, y: Value, positions: None, **given: Any) 
 @TABLE.add("avg_pool", unless=_has_no_kernel)
 def _avg_pool(x: Value, **given: Any) -> Value:
     """Elements that padding adds do not count."""
-    return _pool(_avg, x, Windows(**given))
+    return _pool(lambda input, **o: raw.AvgPool(value=input, **o), x, Windows(**given))
 
 
 @TABLE.add("avg_pool_grad", unless=_has_no_kernel)
@@ -97,10 +97,6 @@ def _avg_pool_grad(g: Value, *dims: Value, shape: Shape, **given: Any) -> Value:
 
 
 # --- one, two and three dimensions by the kernels for two ----------------------------------------
-
-
-def _avg(input: Value, **options: Any) -> Value:
-    return raw.AvgPool(value=input, **options)
 
 
 def _pool(kernel: Callable[..., Value], x: Value, windows: Windows) -> Value:

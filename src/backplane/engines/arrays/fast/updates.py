@@ -189,10 +189,6 @@ def _in_blocks(rule: Formula) -> Callable[..., Calls]:
     return source.function("calls")
 
 
-def _is_square(x: Value) -> bool:
-    return x in _squares or bool((x >= 0).all())
-
-
 def _by_formula(name: str) -> Callable[..., Later]:
     """The lowering of a step. With beta2 between 0 and 1, one of Adam makes no negative squares, of
     which K's root would be 0.
@@ -203,7 +199,8 @@ def _by_formula(name: str) -> Callable[..., Later]:
         numbers = [float(x) for x in operands[:count]]
         *kinds, gs = split(operands[count:], replaces + 1)
         adam = name == "adam_update"
-        usual = adam and 0 <= numbers[2] <= 1 and all(map(_is_square, kinds[2]))
+        usual = adam and 0 <= numbers[2] <= 1
+        usual = usual and all(x in _squares or bool((x >= 0).all()) for x in kinds[2])
         ones = tuple([i for i, x in enumerate(numbers) if x == 1])
         rule = formula(name, tuple(params.items()), ones=ones, positive=usual)
         dtype, elements = kinds[0][0].dtype, sum([p.size for p in kinds[0]])

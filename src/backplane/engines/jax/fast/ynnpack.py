@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -34,7 +35,6 @@ FEW = 8
 SMALL = 16
 """YNNPACK takes no convolution that neither reads nor gives more channels."""
 
-Shapes = tuple[tuple[int, ...], ...]
 Jit = Callable[[bool], Function]
 """Gives a program compiled, with YNNPACK's convolutions or without."""
 
@@ -42,26 +42,19 @@ Jit = Callable[[bool], Function]
 def chosen(function: Function, specs: Sequence[Spec], jit: Jit) -> Function:
     """`function`, compiled by `jit` as suits the shapes of its inputs, whose specs are given."""
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
-    forms: dict[bool, Function] = {}
-    by_shapes: dict[Shapes, Function] = {}
+    forms = cache(jit)
+    by_shapes: dict[tuple[Any, ...], Function] = {}
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         shapes = tuple([inputs[i].shape for i in unknown])
         form = by_shapes.get(shapes)
-        return (first(inputs) if form is None else form)(*inputs)
-
-    def first(inputs: tuple[Value, ...]) -> Function:
-        if any(isinstance(x, jax.core.Tracer) for x in inputs):
-            return form_of(False)  # It becomes part of the trace, and is compiled with that.
-        # What is traced here is not traced again: JAX keeps it with the function.
-        form = form_of(serves(jax.jit(function).trace(*inputs).jaxpr.jaxpr))
-        by_shapes[tuple([inputs[i].shape for i in unknown])] = form
-        return form
-
-    def form_of(library: bool) -> Function:
-        if library not in forms:
-            forms[library] = jit(library)
-        return forms[library]
+        if form is None:
+            if any(isinstance(x, jax.core.Tracer) for x in inputs):
+                return forms(False)(*inputs)  # It is compiled with the trace that it is part of.
+            # What is traced here is not traced again: JAX keeps it with the function.
+            form = forms(serves(jax.jit(function).trace(*inputs).jaxpr.jaxpr))
+            by_shapes[shapes] = form
+        return form(*inputs)
 
     return run
 
@@ -98,7 +91,6 @@ def _convolutions(program: Jaxpr) -> Iterator[tuple[Any, Any, Any]]:
             yield x.aval, kernel.aval, equation.outvars[0].aval
         for value in params.values():
             for part in value if isinstance(value, tuple) else (value,):
-                if isinstance(part, ClosedJaxpr):
-                    yield from _convolutions(part.jaxpr)
-                elif isinstance(part, Jaxpr):
-                    yield from _convolutions(part)
+                inner = part.jaxpr if isinstance(part, ClosedJaxpr) else part
+                if isinstance(inner, Jaxpr):
+                    yield from _convolutions(inner)

@@ -53,7 +53,9 @@ def attention(specs: Sequence[Spec], *, scale: float, hidden: float | None) -> L
             wide = [t.expand(*q.shape[:-1], keys) for t in bias]
         except RuntimeError:  # It makes the scores larger, or does not fit.
             return composed(q, k, v, *bias_mask)
-        operands = [_as_image(t) for t in (q, k, v, *wide)]
+        # The kernel takes two axes before the last two.
+        given = (q, k, v, *wide)
+        operands = [t if t.dim() == 4 else t.reshape(-1, 1, *t.shape[-2:]) for t in given]
         mask = operands[3] if wide else None
         y, logs = kernel(*operands[:3], 0.0, False, attn_mask=mask, scale=scale)
         if not _is_sure(logs, hidden, keys):
@@ -76,11 +78,6 @@ def _as_bias(bias_mask: Sequence[Value], hidden: float) -> tuple[list[Value], Va
     whole = hidden == -math.inf or bool(seen.all())
     mask = mask if whole else mask | ~seen
     return [torch.where(mask, bias[0] if bias else 0.0, -math.inf)], None if whole else seen
-
-
-def _as_image(t: Value) -> Value:
-    """An operand with two axes before the last two, as the kernel takes it."""
-    return t if t.dim() == 4 else t.reshape(-1, 1, *t.shape[-2:])
 
 
 def _is_sure(logs: Value, hidden: float | None, keys: int) -> bool:

@@ -122,7 +122,9 @@ class _Planner:
         self.params = dict(operation.params)
         for key in SHAPES & self.params.keys():
             self.params[key] = _static(self.params[key], dims, self.operands[0])
-        self.given = [_placements(x, self.mesh) for x in self.operands]
+        self.given: list[Placements] = [
+            x.placements if isinstance(x, DTensor) else whole(self.mesh) for x in self.operands
+        ]
         self.shapes = [list(shape) for shape in self.whole]
         """The shapes of the parts, as far as axes of the mesh have been looked at."""
         self.results = {key: list(self.params[key]) for key in SHAPES & self.params.keys()}
@@ -242,10 +244,6 @@ def _joined(split: Split, again: bool) -> Placement:
 
 def _is_read(x: Value | None) -> bool:
     return isinstance(x, torch.Tensor)
-
-
-def _placements(x: Value | None, mesh: DeviceMesh) -> Placements:
-    return x.placements if isinstance(x, DTensor) else whole(mesh)
 
 
 def _static(shape: Sequence[int | None], dims: Sequence[Value], x: Value) -> tuple[int, ...]:

@@ -51,9 +51,9 @@ def has_rule(op: Primitive[Any]) -> bool:
 
 def splits(name: str, shapes: Shapes, **params: Any) -> list[Split]:
     """The ways to compute the primitive `name` in parts."""
-    elementwise = name in PRIMITIVES and PRIMITIVES[name].elementwise
-    rule = _elementwise if elementwise else RULES.get(name)
-    return [] if rule is None else list(rule(shapes, **params))
+    if name in PRIMITIVES and PRIMITIVES[name].elementwise:
+        return list(_broadcast(shapes, max(map(len, shapes))))
+    return list(RULES[name](shapes, **params)) if name in RULES else []
 
 
 def _rule(*names: str) -> Callable[[Rule], Rule]:
@@ -62,10 +62,6 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return register
-
-
-def _elementwise(shapes: Shapes, **_: Any) -> Iterator[Split]:
-    yield from _broadcast(shapes, max(map(len, shapes)))
 
 
 def _broadcast(shapes: Shapes, leading: int, after: int = 0) -> Iterator[Split]:
