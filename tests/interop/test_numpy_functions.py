@@ -134,6 +134,17 @@ def test_rounded_integers_stay_integers(engine, decimals):
     np.testing.assert_array_equal(K.function([x], [rounded])([numbers])[0], wanted)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+def test_shifts_by_all_bits_and_more(engine, dtype):
+    numbers = np.array([[1], [-3], [77]]).astype(dtype)
+    places = np.array([0, 7, 8, 31, 32, 40], dtype)
+    x, y = K.placeholder(shape=(3, None), dtype=dtype), K.placeholder(shape=(6,), dtype=dtype)
+    for shift in (np.left_shift, np.right_shift):
+        found, by_number = K.function([x, y], [shift(x, y), shift(x, 33)])([numbers, places])
+        np.testing.assert_array_equal(found, shift(numbers, places))
+        np.testing.assert_array_equal(by_number, shift(numbers, np.array(33, dtype)))
+
+
 def test_a_program_trains(engine):
     """A model in functions of NumPy alone, with gradients through all of them."""
     x, w, b = K.placeholder((None, 4)), K.variable(M), K.variable(np.zeros(5))

@@ -81,6 +81,8 @@ POSITIVE = _floats(3, 4, low=0.2, high=3.0)
 UNIT = _floats(3, 4, low=-0.9, high=0.9)
 CUBE, VECTOR = _floats(2, 3, 4), _floats(5)
 SQUARE = _floats(3, 3)
+_NUMBERS = np.outer([1, -3, 77], np.ones(9)).astype("int32")
+_PLACES = np.array([[0, 1, 7, 8, 15, 16, 31, 32, 40]])
 GAPS = np.where(_bools(4, 5), _floats(4, 5), np.nan).astype("float32")
 ODD = np.array([[1.0, np.nan, np.inf], [-np.inf, 0.0, -3.5]], "float32")
 M, N, B = _ints(3, 4), _ints(3, 4, low=1), _bools(3, 4)
@@ -142,6 +144,9 @@ BINARY = [
       for name in ("bitwise_and", "bitwise_or", "bitwise_xor")],
     Case("bitwise_and", [M, N]), Case("bitwise_or", [M, N]), Case("bitwise_xor", [B, ~B]),
     Case("bitwise_left_shift", [N], 2, oracle=np.left_shift), Case("left_shift", [N], 2),
+    *[Case(f"{side}_shift", [_NUMBERS.astype(kind), _PLACES.astype(kind)])
+      for side in ("left", "right") for kind in ("int8", "uint8", "uint16", "int32", "uint32")],
+    Case("left_shift", [N], 40, oracle=lambda x, n: x * 0),
     Case("bitwise_right_shift", [M], 1, oracle=np.right_shift), Case("right_shift", [M, N % 3]),
     Case("isclose", [X, X + np.float32(1e-6)]), Case("isclose", [ODD, ODD], equal_nan=True),
     Case("allclose", [X, Y]), Case("isin", [M, N]), Case("isin", [M, N], invert=True),

@@ -8,9 +8,21 @@ import math
 from collections.abc import Callable
 
 from backplane.core.graph import Tensor
+from backplane.core.spec import bits
 from backplane.ops import elementwise as ew
 from backplane.ops.angles import atan2
 from backplane.ops.creation import like
+
+# --- bits -----------------------------------------------------------------------------------------
+
+
+def shifted(shift: ew.Op, x: Tensor, y: Tensor) -> Tensor:
+    """`x`, shifted by `y` places: in two steps, since libraries disagree about a shift by as many
+    places as there are bits, or by more.
+    """
+    half, most = ew.shift_right(y, like(1, y)), like(bits(y.spec.dtype) - 1, y)
+    return shift(shift(x, ew.minimum(half, most)), ew.minimum(ew.sub(y, half), most))
+
 
 # --- kinds of numbers -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from backplane.core.spec import bits
 from backplane.keras3.call import op
 from backplane.keras3.operands import tensor_of
 from backplane.keras3.ops.numpy.operands import Function, alike, cast_all, common_type
+from backplane.ops import elementary as el
 from backplane.ops import elementwise as ew
 from backplane.ops import operators
 from backplane.ops.lift import cast_to
@@ -64,7 +65,7 @@ def _shifted(shift: ew.Op, x: Any, y: Any) -> Tensor:
     a, b = alike(tensor_of(x), y)
     if a.spec.dtype == "bool":
         a, b = (cast_to(t, "int32") for t in (a, b))
-    return shift(a, b)
+    return el.shifted(shift, a, b)
 
 
 @op
