@@ -163,3 +163,28 @@ def test_elements_are_compared_with_the_largest_of_them(engine):
     assert not greater.any()
     np.testing.assert_array_equal(first, value >= value[:, :1])
     np.testing.assert_array_equal(top, value.argmax(1) == classes)
+
+
+COMPARISONS = {
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_negated_comparison_with_nan(engine, name):
+    """Every comparison with NaN but "not equal" is false, so `>` is no negated `<=`."""
+    x, y = K.placeholder((None,)), K.placeholder((None,))
+    holds = getattr(K, name)(x, y)
+    f = K.function([x, y], [~holds, K.switch(~holds, x, y), K.any(~holds)])
+    a, b = np.array([np.nan, 1, 2, 3], "float32"), np.array([1, np.nan, 1, 3], "float32")
+    for first, second in ((a, b), (b, a), (a[:1], b[:1])):
+        wanted = ~COMPARISONS[name](first, second)
+        negated, chosen, some = f([first, second])
+        np.testing.assert_array_equal(negated, wanted)
+        np.testing.assert_array_equal(chosen, np.where(wanted, first, second))
+        assert some == wanted.any()

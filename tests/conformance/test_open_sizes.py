@@ -55,3 +55,31 @@ def test_no_size_is_known(engine: Any, name: str) -> None:
     for found, want in zip(results(name), wanted, strict=True):
         assert found.dtype == want.dtype
         np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("second", [(None, 3, 4), (5, 3, 4), (1, 3, 4)])
+@pytest.mark.parametrize(("m", "n"), [(1, 5), (5, 1), (5, 5)])
+@pytest.mark.parametrize("product", [K.matmul, K.batch_dot])
+def test_a_batch_that_turns_out_to_be_one(
+    engine: Any, product: Callable[..., Any], m: int, n: int, second: tuple[int | None, ...]
+) -> None:
+    """It is broadcast, and its gradient is a sum over the batch of the other matrices."""
+    if second[0] not in (None, n):
+        return
+    x, y = K.placeholder((None, 2, 3)), K.placeholder(second)
+    z = product(x, y)
+    f = K.function([x, y], [z, *K.gradients(K.sum(K.square(z)), [x, y])])
+    values = [rng.normal(size=size).astype("float32") for size in ((m, 2, 3), (n, 3, 4))]
+    a, b = values
+    c = a @ b
+    slopes = [2 * c @ b.swapaxes(1, 2), a.swapaxes(1, 2) @ (2 * c)]
+    wanted = [
+        c,
+        *[
+            s.sum(0, keepdims=True) if len(v) == 1 else s
+            for s, v in zip(slopes, values, strict=True)
+        ],
+    ]
+    for found, want in zip(f(values), wanted, strict=True):
+        assert found.shape == want.shape
+        np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)

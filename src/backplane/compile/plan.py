@@ -115,7 +115,9 @@ def plan_of(
     results = substitute(results, cuts) if cuts else results
     variables, keys, defaults = _leaves(results, placeholders, what)
     engine = _settled([*variables, *pairs], engine, what)
-    _check_layouts(variables, engine, what)
+    for v in variables:
+        if engine.mesh is not None and v.layout is not None:
+            check_layout(v.layout, v.spec.shape, engine.mesh, f"{what}: the variable {v.name!r}")
     rank = {v: i for i, v in enumerate(variables)}
     news = [*zip(pairs, results[len(outputs) :], strict=True)]
     news.sort(key=lambda pair: rank.get(pair[0], len(rank)))
@@ -232,13 +234,3 @@ def _settled(variables: Sequence[Variable], own: Engine, what: str) -> Engine:
     for v in variables:
         v.home = v.home or engine
     return engine
-
-
-def _check_layouts(variables: Sequence[Variable], engine: Engine, what: str) -> None:
-    """ValueError if a variable cannot lie on the mesh in its layout."""
-    if engine.mesh is not None:
-        for v in variables:
-            if v.layout is not None:
-                check_layout(
-                    v.layout, v.spec.shape, engine.mesh, f"{what}: the variable {v.name!r}"
-                )

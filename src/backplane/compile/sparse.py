@@ -204,7 +204,7 @@ class _View(NamedTuple):
     def dense(self) -> Tensor:
         """The elements as a dense matrix."""
         matrix = self.converted(dense_of_rows(*self.thin.oriented(False)))
-        return _turned(matrix, self.turned)
+        return transpose(matrix, perm=(1, 0)) if self.turned else matrix
 
 
 def thinned(
@@ -236,27 +236,21 @@ def thinned(
         if node.op is matmul and node.ndim == 2:
             first, second = node.inputs
             if first in views:
-                return _left(views[first], as_dense(second, operands[1]), **node.params)
-            return _right(operands[0], views[second], **node.params)
+                return _product(views[first], as_dense(second, operands[1]), **node.params)
+            # The product of both transposed, transposed.
+            tx, ty = node.params["transpose_x"], node.params["transpose_y"]
+            product = _product(views[second], operands[0], transpose_x=not ty, transpose_y=not tx)
+            return transpose(product, perm=(1, 0))
         return rebuild(node, tuple(map(as_dense, node.inputs, operands)))
 
     results = rewrite(outputs, rule)
     return list(map(as_dense, outputs, results)), known
 
 
-def _turned(x: Tensor, yes: bool) -> Tensor:
-    return transpose(x, perm=(1, 0)) if yes else x
-
-
-def _left(x: _View, y: Tensor, *, transpose_x: bool, transpose_y: bool) -> Tensor:
+def _product(x: _View, y: Tensor, *, transpose_x: bool, transpose_y: bool) -> Tensor:
     """The product of a thin matrix and a dense one."""
-    return x._replace(turned=x.turned ^ transpose_x).times(_turned(y, transpose_y))
-
-
-def _right(x: Tensor, y: _View, *, transpose_x: bool, transpose_y: bool) -> Tensor:
-    """The product of a dense matrix and a thin one: that of both transposed, transposed."""
-    product = y._replace(turned=not y.turned ^ transpose_y).times(_turned(x, not transpose_x))
-    return _turned(product, True)
+    y = transpose(y, perm=(1, 0)) if transpose_y else y
+    return x._replace(turned=x.turned ^ transpose_x).times(y)
 
 
 # --- values -----------------------------------------------------------------------------------

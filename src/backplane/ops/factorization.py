@@ -68,11 +68,6 @@ def symmetric(x: Tensor) -> Tensor:
     return ew.mul(ew.add(x, turned(x)), like(0.5, x))
 
 
-def _mirrored(x: Tensor) -> Tensor:
-    """The symmetric matrices that have the lower triangles of `x`."""
-    return ew.add(triangle(x, lower=True), turned(triangle(x, lower=True, beyond=1)))
-
-
 # --- what the declarations share ------------------------------------------------------------------
 
 
@@ -276,7 +271,8 @@ def _(g: Cotangents, y: Sequence[Tensor], x: Tensor, *, complete: bool) -> Tenso
 
 def _qr_back(to_q: Tensor, to_r: Tensor, q: Tensor, r: Tensor) -> Tensor:
     inner = ew.sub(times(r, to_r, ty=True), times(to_q, q, tx=True))
-    total = ew.add(to_q, times(q, _mirrored(inner)))
+    mirrored = ew.add(triangle(inner, lower=True), turned(triangle(inner, lower=True, beyond=1)))
+    total = ew.add(to_q, times(q, mirrored))
     # … · R⁻ᵀ
     cotangent = triangular_solve(r, turned(total), lower=False, transpose=False, unit=False)
     return turned(cotangent)

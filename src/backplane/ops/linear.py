@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import origin
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Precision, Stacked
-from backplane.ops.creation import shaped, size_at
+from backplane.ops.creation import shaped, shaped_as, size_at
 from backplane.ops.elementwise import add
-from backplane.ops.shaping import reshape, transpose
+from backplane.ops.shaping import reshape, sum_to, transpose
 
 
 def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
@@ -20,7 +21,7 @@ def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
         return [(x, axis + 1 if node.params["transpose_x"] else axis)]
     if axis == node.ndim - 1:
         return [(y, axis - 1 if node.params["transpose_y"] else axis)]
-    return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
+    return [(t, axis) for t in (x, y) if t.spec.shape[axis] is None]
 
 
 def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
@@ -54,7 +55,7 @@ def as_rows(x: Tensor, rows_first: bool = False) -> Tensor | None:
 )  # fmt: skip
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """The matrix product over the last two axes, each pair of which is swapped first if its flag
-    says so. The batch axes are equal.
+    says so. The batch axes are equal, but one whose size is not known may be of size 1.
     """
     if x.dtype != y.dtype:
         raise TypeError(f"matmul: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
@@ -72,7 +73,8 @@ def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     if len(a) == 2:
         return Spec((rows, columns), x.dtype)
     what = f"matmul: batch axes of shapes {a} and {b}"
-    batch = [shapes.merge_size(m, n, what) for m, n in zip(a[:-2], b[:-2], strict=True)]
+    pairs = zip(a[:-2], b[:-2], strict=True)
+    batch = [shapes.merge_size(m, n, what) if {m, n} != {1, None} else None for m, n in pairs]
     return Spec((*batch, rows, columns), x.dtype)
 
 
@@ -83,17 +85,23 @@ def _shown(shape: tuple[int | None, ...], transposed: bool) -> str:
 def _matmul_x(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
 ) -> Tensor:
-    if transpose_x:
-        return matmul(y, g, transpose_x=transpose_y, transpose_y=True)
-    return matmul(g, y, transpose_x=False, transpose_y=not transpose_y)
+    slope = times(y, g, tx=transpose_y, ty=True) if transpose_x else times(g, y, ty=not transpose_y)
+    return _summed(slope, x, y)
 
 
 def _matmul_y(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
 ) -> Tensor:
-    if transpose_y:
-        return matmul(g, x, transpose_x=True, transpose_y=transpose_x)
-    return matmul(x, g, transpose_x=not transpose_x, transpose_y=False)
+    slope = times(g, x, tx=True, ty=transpose_x) if transpose_y else times(x, g, tx=not transpose_x)
+    return _summed(slope, y, x)
+
+
+def _summed(g: Tensor, like: Tensor, other: Tensor) -> Tensor:
+    """The cotangent `g` of an operand, which may have been broadcast to the batch of the other."""
+    for i, (n, m) in enumerate(zip(like.spec.shape[:-2], other.spec.shape[:-2], strict=True)):
+        if n in (1, None) and m != 1 and origin(like, i) != origin(other, i):
+            return shaped_as(sum_to, like, g)
+    return g
 
 
 matmul.vjps(_matmul_x, _matmul_y)

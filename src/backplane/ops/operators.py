@@ -150,7 +150,8 @@ def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if a.spec.shape[:-2] == b.spec.shape[:-2]:
         return a, b
     shapes.broadcast(a.spec.shape[:-2], b.spec.shape[:-2])
-    sources = [b if a.spec.shape[i] == 1 else a for i in range(rank - 2)]
+    sizes = zip(a.spec.shape[:-2], b.spec.shape[:-2], strict=True)
+    sources = [b if n == 1 or (n is None and m not in (1, None)) else a for n, m in sizes]
     return _with_batch(a, sources), _with_batch(b, sources)
 
 

@@ -190,20 +190,18 @@ def chains_in(order: Sequence[Tensor], users: Mapping[Tensor, Sequence[Tensor]])
     softmax, as gradients do. `order` has operands before users.
     """
     products = [t for t in order if t.op is matmul and len(users[t.inputs[0]]) == 1]
-    groups = [next(_groups_at(t), None) for t in products]
+    groups = [next(filter(None, _groups_at(t)), None) for t in products]
     return [_unfolded(group, users.get(group.end, ())) for group in groups if group is not None]
 
 
-def _groups_at(outer: Tensor) -> Iterator[Group]:
+def _groups_at(outer: Tensor) -> Iterator[Group | None]:
     """The fused primitives that end in a product."""
     for chain in _chains_at(outer):
         form = chain.form
         for pattern in _patterns():
             start = Match({pattern.inner: chain.inner})
             for match in _Unifier(pattern.rest).sums(pattern.form, form, start):
-                group = _made(chain, pattern, match)
-                if group is not None:
-                    yield group
+                yield _made(chain, pattern, match)
 
 
 def _made(chain: Chain, pattern: _Pattern, match: Match) -> Group | None:

@@ -82,7 +82,8 @@ TABLE = Table(
     relu=tf.nn.relu,
     sigmoid_grad=lambda g, y: raw.SigmoidGrad(y=y, dy=g),
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
-    logical_not=tf.logical_not,
+    # TensorFlow's optimizer makes `>` of a negated `<=`, and so on, which is wrong for NaN.
+    logical_not=lambda x: raw.Equal(x=x, y=number(0, "bool")),
     add=_add,
     mul=lambda x, y: raw.Mul(x=x, y=y),
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),

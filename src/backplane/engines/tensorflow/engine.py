@@ -256,8 +256,10 @@ def _function(
     )
     concrete = _concrete(function, few_rows, for_xla=bool(whole))
     graphs.append(concrete.graph)
-    if whole:
-        _refuse_unchecked(concrete.graph)
+    if whole and "CheckNumerics" in native.operations(concrete.graph):
+        raise NotImplementedError(
+            "K.check_numerics: with compile=True, XLA drops the check. Leave out this option"
+        )
     eager = updates.stepwise(program, places, handles)
     operations = concrete.graph.get_operations()
     run = direct.call(concrete, eager, control.EMPTY_STACK, any(map(empty.is_empty, operations)))
@@ -289,14 +291,6 @@ FEW = 32
 make, and saves 5 ms at each call."""
 
 _LOOPS = frozenset(("scan", "while_loop"))
-
-
-def _refuse_unchecked(graph: Any) -> None:
-    """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
-    if "CheckNumerics" in native.operations(graph):
-        raise NotImplementedError(
-            "K.check_numerics: with compile=True, XLA drops the check. Leave out this option"
-        )
 
 
 class DeviceEngine(OnDevice, TensorFlow):

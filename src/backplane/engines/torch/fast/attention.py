@@ -53,8 +53,7 @@ def attention(specs: Sequence[Spec], *, scale: float, hidden: float | None) -> L
             wide = [t.expand(*q.shape[:-1], keys) for t in bias]
         except RuntimeError:  # It makes the scores larger, or does not fit.
             return composed(q, k, v, *bias_mask)
-        # The kernel takes two axes before the last two.
-        given = (q, k, v, *wide)
+        given = q, k, v, *wide  # The kernel takes two axes before the last two.
         operands = [t if t.dim() == 4 else t.reshape(-1, 1, *t.shape[-2:]) for t in given]
         mask = operands[3] if wide else None
         y, logs = kernel(*operands[:3], 0.0, False, attn_mask=mask, scale=scale)
