@@ -85,10 +85,10 @@ def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     for graph, (function, name) in product(graphs, _NODE.findall(str(error))):
         called = getattr(graph, "_functions", {}).get(function)
         try:
-            frames = (called.graph if called else graph).get_operation_by_name(name).traceback
+            frames = getattr(called, "graph", graph).get_operation_by_name(name).traceback
         except KeyError:  # made by TensorFlow's optimizer
             continue
-        for frame in reversed(frames):
+        for frame in reversed(frames or ()):
             if frame.filename.startswith("<backplane program"):
                 return frame.filename, frame.lineno
     return None
