@@ -97,7 +97,7 @@ def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike)
 
 
 def _places(indices: Tensor, sizes: Tensor, rank: int) -> tuple[list[Tensor], Tensor]:
-    """Where entries are along each axis, and whether they are outside."""
+    """The places of entries along each axis, and whether they are outside."""
     places = [cast_to(indices[:, axis], "int32") for axis in range(rank)]
     none, outside = as_tensor(0, "int32"), as_tensor(False)
     for axis, at in enumerate(places):
@@ -106,7 +106,7 @@ def _places(indices: Tensor, sizes: Tensor, rank: int) -> tuple[list[Tensor], Te
 
 
 def _behind(values: Tensor, end: Tensor) -> Tensor:
-    """Where entries outside go: behind the end, but surplus ones, of index -1 and value 0, to 0."""
+    """The places of entries outside: the end, or 0 for surplus ones, of index -1 and value 0."""
     return where(not_equal(values, as_tensor(0, values.spec.dtype)), end, as_tensor(0, "int32"))
 
 

@@ -148,7 +148,7 @@ def _product(sizes: Sequence[Amount]) -> Amount:
 
 
 def _depth(indices: Tensor) -> int:
-    """How many axes an index names."""
+    """The number of axes that an index names."""
     if not indices.ndim or not indices.spec.shape[-1]:
         raise ValueError(
             "the last axis of `indices` must have a known size, which is the number of axes that "
