@@ -20,7 +20,8 @@ PATIENCE = 10
 def main(address: str, count: str, index: str, task: str, *rest: str) -> None:
     """Do a task together with the other processes."""
     # A forked process has its settings after the import.
-    jax.config.update("jax_num_cpu_devices", int(os.environ["JAX_NUM_CPU_DEVICES"]))
+    if devices := os.environ.get("JAX_NUM_CPU_DEVICES"):
+        jax.config.update("jax_num_cpu_devices", int(devices))
     jax.distributed.initialize(
         address, int(count), int(index),
         heartbeat_timeout_seconds=PATIENCE, shutdown_timeout_seconds=PATIENCE,
