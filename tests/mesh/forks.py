@@ -1,5 +1,5 @@
-"""Processes that are forked from one that has imported their libraries: to import them takes longer
-than most of what tests do with them.
+"""Processes that are forked from some that have imported their libraries: to import them takes
+longer than most of what tests do with them.
 
 `python -m mesh.forks MODULE OTHER…` imports these modules. For each command in a line of its input,
 it forks a process that calls the function `main` of MODULE. When all of these have ended, it writes
